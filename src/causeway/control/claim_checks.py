@@ -15,8 +15,8 @@ else                                           stop, until `restart --adopt` ack
 
 The new pair is durable before a record from L on is sent: the sequence then means that record.
 
-A partition that keeps its offsets keeps its pair, which is the target's end: a lane fills the
-offsets up to L. Until it has, its loss stays in its progress, from L to L.
+If the partition keeps its offsets, a lane then fills those from T to L. If it is still filling its
+beginning, the beginning goes up to L.
 """
 
 from __future__ import annotations
@@ -100,17 +100,6 @@ def passes(progress: PartitionProgress, on_data_loss: OnDataLoss) -> bool:
     return on_data_loss == "continue" or is_first_copy(progress)
 
 
-def is_passed(loss: Loss) -> bool:
-    """Whether the loss of an offset-preserving partition was passed over, and is being filled."""
-    return loss.start == loss.to
-
-
-def filled_to(progress: PartitionProgress) -> int:
-    """The offset up to which a lane fills the target's log: that of the first record to mirror."""
-    loss = progress.loss
-    return max(progress.offsets_from, loss.to if loss is not None and is_passed(loss) else -1)
-
-
 def unnoticed(progress: PartitionProgress) -> str | None:
     """Why a partition that was stopped by its loss stops again, if no lane would notice that loss
     by its pairs; see Found.lost_from."""
@@ -133,18 +122,17 @@ def passed(
     """
     start, is_first = to if progress.loss is None else progress.loss.start, is_first_copy(progress)
     lost = 0 if is_first else max(0, to - start)
-    keeps = progress.preserves and progress.loss is not None
+    fills = progress.position < progress.offsets_from
+    pairs = [outlet.pair for outlet in progress.outlets]
+    if not fills:
+        pairs = [pair._replace(source=max(pair.source, to)) for pair in pairs]
     after = progress.replace(
-        position=progress.position if keeps else max(progress.position, to),
-        outlets=progress.outlets
-        if keeps
-        else tuple(
-            outlet.replace(pair=outlet.pair._replace(source=max(outlet.pair.source, to)))
-            for outlet in progress.outlets
-        ),
+        position=progress.position if fills else max(progress.position, to),
+        offsets_from=max(progress.offsets_from, to) if fills else progress.offsets_from,
+        outlets=tuple(o.replace(pair=p) for o, p in zip(progress.outlets, pairs, strict=True)),
         state=State.WAITING,
         reason=None,
-        loss=progress.loss._replace(start=to, to=to) if keeps and progress.loss else None,
+        loss=None,
         lost=progress.lost + lost,
         first_copy_end=max(progress.first_copy_end, to if is_first else -1),
     )
@@ -191,7 +179,7 @@ def about(before: PartitionProgress, to: int, *, adopted: bool) -> dict[str, str
         "reason": why,
     }
     if before.preserves:
-        about["offsets_to_fill"] = str(to - before.position)
+        about["offsets_to_fill"] = str(to - before.outlets[0].pair.target)
     return about
 
 

@@ -3,6 +3,7 @@
     set on the source           ->  the same on the mirror
     a default on the source     ->  none on the mirror (with use.defaults.from=source: its value)
     excluded, read-only, sensitive, of a broker's file  ->  left alone
+    those that let a beginning be deleted (WITH_DELETION)  ->  left alone until it is filled
 
 A mirror's limits (`topic_configs.LIMIT_NAMES`) are not copied. They must fit the log of the source,
 so topics.py alone decides them. Only differences are written.
@@ -10,7 +11,7 @@ so topics.py alone decides them. Only differences are written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from causeway.cluster import Cluster, ConfigEntry
@@ -58,9 +59,13 @@ def observe(source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic])
 
 
 def plan(
-    observed: ObservedConfigs, mirrored: Iterable[MirroredTopic], link: LinkSettings
+    observed: ObservedConfigs,
+    mirrored: Iterable[MirroredTopic],
+    link: LinkSettings,
+    filling: Collection[str] = (),
 ) -> ConfigPlan:
-    """Decides purely: the same answer for the same observation, sorted by topic."""
+    """Decides purely: the same answer for the same observation, sorted by topic. `filling`: source
+    topics whose beginnings are being filled, and deleted again, on the target."""
     changes: list[SyncConfigs] = []
     problems: list[TopicProblem] = []
     for topic in sorted(mirrored, key=lambda each: (each.source, each.target)):
@@ -68,7 +73,8 @@ def plan(
         source, target = sides
         if isinstance(source, Mapping) and isinstance(target, Mapping):
             wanted = _wanted(source, target, link)
-            known = {name: value for name, value in wanted.items() if name in target}
+            stay = topic_configs.WITH_DELETION if topic.source in filling else {}
+            known = {n: value for n, value in wanted.items() if n in target and n not in stay}
             if known:
                 changes.append(
                     SyncConfigs(topic=topic.target, configs=tuple(sorted(known.items())))

@@ -99,11 +99,15 @@ def _plans(
     described = sorted({base.name for base in bases.values()})
     existing = sorted(there.topics.keys() & set(names.values()))
     observed = topics.describe(source, target, link, sources, described, there, existing)
-    by_partition = replace(link, partitioning="same")  # a transform says which partition it is
+    # A transform says which partition it is, and what it leads on has offsets of its own.
+    by_partition = replace(link, partitioning="same", offsets="translate", preserve_topics=())
     plans: dict[str, tuple[Change, ...] | CausewayError] = {}
     for name, at in names.items():
         need = needs[name]
         counts = [len(sources[each].partitions) for each in (need.base, name) if each in sources]
+        if link.preserves(name) and link.decide_topic(name).mirrored and name in sources:
+            plans[name] = RouteError("lead a record on", "", "that topic keeps its own offsets")
+            continue
         most = max(need.partitions)
         if most >= max(MOST_PARTITIONS, *counts) or min(need.partitions) < 0:
             plans[name] = RouteError("lead a record on", "", NOT_A_PARTITION)

@@ -47,6 +47,13 @@ LIMIT_NAMES: Final = (
     *TIMESTAMP_LIMITS,
 )
 
+# A compacted topic with these values keeps what it kept, and accepts DeleteRecords as well.
+WITH_DELETION: Final[Mapping[str, str]] = {
+    CLEANUP_POLICY: "compact,delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
+
 # The reason that a plan shows for each.
 _ANY_AGE: Final = "a mirror takes records as they are, however old or far ahead their times are"
 REASONS: Final[Mapping[str, str]] = {

@@ -17,13 +17,14 @@ from causeway.daemon.partitions.decisions import (
     Decision,
     GoByKey,
     GoOn,
+    IfSame,
     Offsets,
     PassOver,
     Stop,
     Wish,
 )
 from causeway.daemon.partitions.discovery import Found
-from causeway.daemon.partitions.others import OthersHere, find_place
+from causeway.daemon.partitions.others import OthersHere, compared, find_place
 from causeway.daemon.partitions.outlets import led_topics
 from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.partitions.reconcile import Reconciler, RunOptions

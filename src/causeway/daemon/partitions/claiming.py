@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from causeway.config import LinkSettings
-from causeway.control import Copied, MirroredTopic, Transforms, claim_checks, mm2_offsets
+from causeway.control import (
+    Copied,
+    MirroredTopic,
+    Transforms,
+    claim_checks,
+    mm2_offsets,
+    topic_changes,
+    topic_configs,
+)
 from causeway.daemon.clients import Sides
 from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import claims, discovery, routing
@@ -22,12 +30,13 @@ from causeway.daemon.partitions.decisions import (
     Decision,
     GoByKey,
     GoOn,
+    IfSame,
     PassOver,
     Stop,
     Wish,
 )
 from causeway.daemon.partitions.discovery import Found
-from causeway.daemon.partitions.others import OthersHere, find_place
+from causeway.daemon.partitions.others import OthersHere, compared, find_place
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import (
@@ -139,9 +148,13 @@ class Claimer:
         turns: list[tuple[Candidate, GoByKey]] = []
         for one, decided in decisions:
             decision = decided
-            if isinstance(decided, Adopt):
+            if isinstance(decided, Adopt | IfSame):
                 try:
-                    decision = self._adopt(one, decided)
+                    decision = (
+                        self._adopt(one, decided)
+                        if isinstance(decided, Adopt)
+                        else compared(one, decided, self.sides)
+                    )
                 except CausewayError as error:
                     found.trouble(str(one.at), error)
                     continue
@@ -165,6 +178,7 @@ class Claimer:
                         # Otherwise it would begin there again after the next restart.
                         begin = replace(begin, by=one.start.by)
                     begins.append(_Beginning(one, begin, never_fed=new, taken_over=copied))
+        begins = self._make_room(begins, found)
         begun = self._claim(begins)
         by_key = self._turn(turns)
         rows += [*begun, *by_key, *passed]
@@ -259,10 +273,12 @@ class Claimer:
                         for t, end in one.offsets.target_ends.items()
                     }
                     new = replace(one, offsets=replace(one.offsets, target_ends=ends))
+                    keeps = one.topic.preserves
                     begin = Begin(
                         start=place.start,
                         targets=routing.targets_of(one.topic, one.partition),
                         first_copy_end=decision.progress.first_copy_end,
+                        offsets_from=decision.progress.offsets_from if keeps else -1,
                     )
                     after.append((new, begin))
         return after
@@ -311,6 +327,24 @@ class Claimer:
         _log.info("adopt", extra={"link": self.link.name, "partition": str(one.at), "at": start})
         return Begin(start=start, targets=(adopt.target,))
 
+    def _make_room(self, begins: Sequence[_Beginning], found: Found) -> list[_Beginning]:
+        """Those of `begins` that can begin: their topics take the deletion of their beginnings,
+        which a compacted topic does not. control/configs.py takes that back afterwards."""
+        wanted = {
+            one.topic.target
+            for one, begin, *_ in begins
+            if begin.start < begin.offsets_from and not one.topic.deletes
+        }
+        if not wanted:
+            return list(begins)
+        changes = dict.fromkeys(wanted, topic_configs.WITH_DELETION)
+        errors = topic_changes.alter_configs(changes, self.sides.target_admin)
+        failed = {topic: next(iter(each.values())) for topic, each in errors.items() if each}
+        for each in begins:
+            if (error := failed.get(each.one.topic.target)) is not None:
+                found.trouble(str(each.one.at), error)
+        return [each for each in begins if each.one.topic.target not in failed]
+
     def _claim(self, begins: Sequence[_Beginning]) -> list[Row]:
         count = sum(len(each.begin.targets) for each in begins)
         producers = claims.producers(self.link, self.sides.target, count)
@@ -325,7 +359,11 @@ class Claimer:
                 multiplied=self.transforms.may_multiply(progress.topic),
             )
             first = progress.position
-            rows.append(Row(topic=one.topic, progress=progress, first=first, maps=maps, begun=True))
+            # A lane of an earlier link may still send to a log that has records.
+            begun = not (progress.preserves and one.offsets.target_ends[one.partition])
+            rows.append(
+                Row(topic=one.topic, progress=progress, first=first, maps=maps, begun=begun)
+            )
         if rows:
             _log.info("begin", extra={"link": self.link.name, "partitions": len(rows)})
         return rows

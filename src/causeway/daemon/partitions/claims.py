@@ -147,7 +147,7 @@ def assignment(
         transform=stage,
         treated=bool(link.treatments_of(progress.topic)),
         preserve=Preserve(
-            begin=claim_checks.filled_to(progress),
+            begin=progress.offsets_from,
             gaps=way,
             transactional_id=link.offsets_id,
             filler_from=link.offset_filler_from if topic.compacted else None,

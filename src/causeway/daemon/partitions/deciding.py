@@ -36,7 +36,7 @@ now on, it begins right behind what was mirrored.
 from __future__ import annotations
 
 from causeway.control import Copied, MirroredTopic, UnconfirmedCopy, claim_checks
-from causeway.daemon.partitions import routing
+from causeway.daemon.partitions import preserving, routing
 from causeway.daemon.partitions.decisions import (
     Adopt,
     Begin,
@@ -67,8 +67,10 @@ def decide(one: Candidate) -> Decision:
         return preserving.begin(one) if topic.preserves else _decide_new(one)
     targets = routing.targets_of(topic, one.partition)
     turns = topic.preserves and not progress.preserves  # it is to keep its offsets from now on
-    if not turns and (change := transform_change(progress, one.transform)) and not claim_checks.why_another(
-        progress, topic
+    if (
+        not turns
+        and (change := transform_change(progress, one.transform))
+        and not claim_checks.why_another(progress, topic)
     ):
         return _begin_behind(one, progress, change)
     over = _pass_over(one, progress)
@@ -104,7 +106,11 @@ def decide(one: Candidate) -> Decision:
         return GoOn(progress=known)
     if topic.preserves:
         return preserving.begin(one) if wish.acts else Stop(reason=reason, loss=progress.loss)
-    if progress.preserves and progress.loss is None and not claim_checks.why_another(progress, topic):
+    if (
+        progress.preserves
+        and progress.loss is None
+        and not claim_checks.why_another(progress, topic)
+    ):
         return preserving.translate(one, _with_ids(progress, topic), reason)
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
@@ -145,7 +151,7 @@ def _after_failback(one: Candidate) -> Begin | Stop | None:
 def _pass_over(one: Candidate, progress: PartitionProgress) -> PassOver | None:
     """None if nothing is lost, or if the loss is of an earlier topic of that name."""
     loss = progress.loss
-    if loss is None or one.wish.start_from is not None or claim_checks.is_passed(loss):
+    if loss is None or one.wish.start_from is not None:
         return None
     if claim_checks.why_another(progress, one.topic) or routing.is_other(one.topic, progress):
         return None

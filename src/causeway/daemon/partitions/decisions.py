@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from causeway.config import LinkSettings
 from causeway.control import Copied, MirroredTopic
@@ -23,7 +23,7 @@ class Offsets:
     high_watermark: int
     start: int
     target_ends: Mapping[int, int]  # of each target partition that it may feed
-    # Where these logs begin; only if the partition keeps its offsets.
+    # Where these logs begin, if the partition keeps its offsets; else 0.
     target_starts: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -209,6 +209,10 @@ def find_places(
     # Known without asking: a broker takes seconds to answer for a thousand new logs.
     target_ends = {at: 0 for at in targets if at.topic in found.created}
     target_ends |= _offsets(sides.target, targets - target_ends.keys(), _LATEST, found)
+    keeping = {topic.target for topic, _ in wanted if topic.preserves}
+    filled = {at for at, end in target_ends.items() if end and at.topic in keeping}
+    target_starts = dict.fromkeys(target_ends.keys() - filled, 0)
+    target_starts |= _offsets(sides.target, filled, _EARLIEST, found)
     return {
         at: Offsets(
             log_start=starts[at],
@@ -216,11 +220,12 @@ def find_places(
             high_watermark=tops[at],
             start=max(begins[at], starts[at]),
             target_ends={place.partition: target_ends[place] for place in fed},
+            target_starts={place.partition: target_starts[place] for place in fed},
         )
         for at, fed in feeds.items()
         if all(at in answers for answers in (starts, tops, ends))
         and begins.get(at, -1) >= 0
-        and target_ends.keys() >= set(fed)
+        and target_starts.keys() >= set(fed)
     }
 
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from causeway.cluster import EARLIEST, LATEST, Cluster, Content, content_of, raw_batches, relayed
 from causeway.config import LinkSettings
 from causeway.control import MirroredTopic
+from causeway.daemon.clients import Sides
+from causeway.daemon.partitions.decisions import Begin, Candidate, GoOn, IfSame, Stop
 from causeway.errors import CausewayError
 from causeway.link_topics import OtherFeed, feeds_of_other_links
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
@@ -104,6 +106,63 @@ def find_place(
     if not places or (last.append_times and not whole):
         return None
     return max(*places, floor or 0)
+
+
+def compared(one: Candidate, decision: IfSame, sides: Sides) -> Begin | GoOn | Stop:
+    """What `decision` comes to. Raises CausewayError."""
+    same = is_same_log(
+        sides.source,
+        one.at,
+        sides.target,
+        TopicPartition(one.topic.target, one.partition),
+        decision.end,
+        compacted=one.topic.compacted,
+        read_committed=one.link.fetch.read_committed,
+    )
+    return decision.then if same else decision.otherwise
+
+
+def is_same_log(
+    source: Cluster,
+    source_at: TopicPartition,
+    target: Cluster,
+    target_at: TopicPartition,
+    end: int,
+    *,
+    compacted: bool,
+    read_committed: bool = True,
+) -> bool:
+    """Whether the target's last records before offset `end` are the source's at the same offsets.
+    `compacted`: either side may lack some that the other has. Raises CausewayError."""
+    first, back = _offset(target, target_at, EARLIEST), _LAST
+    here: dict[int, Content] = {}
+    while not here and back < 16 * (end - first):
+        here = _contents(target, target_at, max(first, end - back), end)
+        back *= 16  # markers, filler and compaction leave gaps
+    last = dict(sorted(here.items())[-_LAST:])
+    start = _offset(source, source_at, EARLIEST)
+    last = {offset: content for offset, content in last.items() if offset >= start}
+    if not last:
+        return False
+    there = _contents(source, source_at, min(last), end, read_committed=read_committed)
+    if not compacted:
+        return last == there
+    both = last.keys() & there.keys()
+    return bool(both) and all(last[offset] == there[offset] for offset in both)
+
+
+def _contents(
+    cluster: Cluster, at: TopicPartition, start: int, end: int, *, read_committed: bool = True
+) -> dict[int, Content]:
+    """The records from `start` on, below `end`, by offset."""
+    found: dict[int, Content] = {}
+    for batch in relayed(cluster, at, start, read_committed=read_committed):
+        for index, record in enumerate(records_of(batch)):
+            offset = batch.source_offset(index)
+            if offset >= end:
+                return found
+            found[offset] = content_of(record)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,16 @@ class Outlets:
                 if len(row.progress.outlets) + len(row.wants) > MOST_OUTLETS
             }
         )
+        keeps = "its transform leads records to other partitions, and it keeps its offsets"
+        self._refuse(
+            {
+                (at := row.progress.source): str(
+                    RouteError("lead on", str(at), keeps, remedy="correct the transform")
+                )
+                for row in wanting
+                if row.progress.preserves
+            }
+        )
         wants = {
             row.progress.source: row.wants
             for row in wanting

@@ -160,6 +160,14 @@ class Readings:
                 if row.progress.state not in OVER
             }
 
+    def filling(self) -> set[str]:
+        """The source topics of partitions whose beginnings are being filled on the target."""
+        return {
+            at.topic
+            for at, row in self._all().items()
+            if row.progress.position < row.progress.offsets_from
+        }
+
     def held(self) -> dict[TopicPartition, Held]:
         """The partitions that an open transaction on the source holds back for long."""
         now = time.monotonic()

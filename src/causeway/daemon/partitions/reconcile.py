@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from causeway.config import LinkSettings, RunSettings, directives_topic
-from causeway.control import Transforms
+from causeway.control import Transforms, Way, preserving
 from causeway.daemon.clients import Sides, settle_clusters
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
@@ -93,6 +93,7 @@ class Reconciler:
         )
         self._ends: dict[TopicPartition, int] = {}
         self._freeing: set[TopicPartition] = set()  # see _free
+        self._way: Way = "transactions"  # how gaps are filled in this term
 
     def revoke(self, places: Iterable[TopicPartition], timeout_s: float | None = None) -> bool:
         """As Fleet.remove; `timeout_s` defaults to the lease of lanes."""
@@ -179,6 +180,11 @@ class Reconciler:
         """Begins a term of leading. Raises CausewayError."""
         self.settle()
         self._claimer.begin()
+        if self._link.may_preserve:
+            filling = preserving.filling(self._link, self._sides.target)
+            self._way = filling.way
+            about = {"link": self._link.name, "way": filling.way, "reason": filling.lacks}
+            _log.info("fill gaps of offsets", extra=about)
 
     def restart(self, scopes: Collection[Scope], adopt: Collection[Scope] = ()) -> bool:
         """Lets go of stopped and failed partitions there. The next look takes them up as at a
@@ -241,7 +247,9 @@ class Reconciler:
         assignments = {}
         for row in rows:
             at, stage = row.progress.source, None if row.transform is None else row.transform.key
-            assignments[at] = claims.assignment(row.topic, row.progress, self._link, stage).replace(
+            assignments[at] = claims.assignment(
+                row.topic, row.progress, self._link, stage, self._way
+            ).replace(
                 source=self._sides.source_key,
                 target=self._sides.target_key,
                 stop_at=row.stop_at,

@@ -157,7 +157,7 @@ class ControlPlane:
     def _sync_configs(self) -> Outcome:
         topics = self._topics()
         observed = configs.observe(self._sides.source_admin, self._sides.target_admin, topics)
-        planned = configs.plan(observed, topics, self._link)
+        planned = configs.plan(observed, topics, self._link, self._registry.filling())
         answers = configs.apply(planned.changes, self._sides.target_admin)
         undone, again = configs.undone(answers, self._link.target.alias)
         outcome = _outcome((problem.topic, problem.error) for problem in planned.problems)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from causeway.cluster import Cluster, Connect, clusters, reach, silent_clusters
@@ -104,7 +104,8 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     planned = topic_changes.as_target_takes(planned, target, link.target.alias)
     there = {name: len(topic.partitions) for name, topic in observed.target_topics.items()}
     begun = starts.plan(sides, link, planned.mirrored, contents, there, known.identity_of)
-    synced = _plan_configs(source, target, planned.mirrored, link)
+    filling = {p.topic for p in contents.partitions.values() if p.position < p.offsets_from}
+    synced = _plan_configs(source, target, planned.mirrored, link, filling)
     allowed = _plan_acls(source, target, planned.mirrored, link)
     subjects, clashes = _plan_schemas(link, planned.mirrored)
     return LinkPlan(
@@ -140,12 +141,16 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
 
 
 def _plan_configs(
-    source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic], link: LinkSettings
+    source: Cluster,
+    target: Cluster,
+    mirrored: Iterable[MirroredTopic],
+    link: LinkSettings,
+    filling: Collection[str],
 ) -> ConfigPlan:
     if not link.sync_topic_configs_enabled:
         return ConfigPlan(changes=(), problems=())
     there = [topic for topic in mirrored if topic.target_id is not None]
-    return configs.plan(configs.observe(source, target, there), there, link)
+    return configs.plan(configs.observe(source, target, there), there, link, filling)
 
 
 def _plan_acls(

@@ -18,11 +18,13 @@ from causeway.daemon.partitions import (
     Found,
     GoByKey,
     GoOn,
+    IfSame,
     Offsets,
     OthersHere,
     PassOver,
     Stop,
     Wish,
+    compared,
     decide,
     discovery,
     routing,
@@ -129,8 +131,10 @@ def plan(
             shared=(topic.target, number) in led,
         )
         one = replace(one, others=one.is_new and others.brought(topic, number, place.target_ends))
-        decision = decide(one)
-        if lost is None and type(decide(replace(one, progress_lost=True))) is not type(decision):
+        decided = decision = decide(one)
+        if isinstance(decided, IfSame):
+            decision = compared(one, decided, sides)
+        if lost is None and type(decide(replace(one, progress_lost=True))) is not type(decided):
             uncertain.add(topic.target)
         if at in copied or isinstance(decision, Adopt):
             taken_over.add(at)
@@ -172,7 +176,7 @@ def _start_of(decision: Decision) -> tuple[How, int | None]:
             return How.SEARCH, start
         case PassOver(to=to):
             return How.GO_ON, to
-        case Stop():
+        case Stop() | IfSame():
             return How.STOP, None
 
 

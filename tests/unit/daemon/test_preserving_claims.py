@@ -1,0 +1,249 @@
+"""How a partition begins that keeps its offsets, and where it stops instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from causeway.cluster import Cluster
+from causeway.control import topic_configs
+from causeway.daemon.partitions import (
+    Adopt,
+    Begin,
+    BeginBehind,
+    Decision,
+    Found,
+    GoOn,
+    Stop,
+    assignment,
+    others,
+)
+from causeway.daemon.partitions.claiming import Claimer, _Beginning
+from causeway.daemon.partitions.decisions import Candidate, IfSame, Offsets, Wish
+from causeway.errors import AuthorizationError
+from causeway.link_topics import ClaimStart, PartitionProgress, decode_entry, encode_entry
+from causeway.model import Loss, Pair, State, TopicPartition
+from tests.builders import decisions
+from tests.builders.records import ADOPT, EMPTY, FROM, NO_WISH, TOPIC, progress
+from tests.builders.settings import link
+from tests.harness.raw_batches import Rec
+from tests.harness.world import SOURCE, SOURCE_ID, TARGET_ID, FakeCluster, Log
+
+KEPT = replace(TOPIC, preserves=True)
+LINK = link(offsets="preserve")
+LATER = replace(EMPTY, log_start=200, start=200)  # the source begins at 200, and ends at 500
+
+
+def decide(
+    offsets: Offsets,
+    known: PartitionProgress | None = None,
+    wish: Wish = NO_WISH,
+    topic: Any = KEPT,
+    **more: Any,
+) -> Decision:
+    return decisions.decide(topic, 0, known, offsets, LINK, wish, **more)
+
+
+def filled(end: int, first: int = 0, offsets: Offsets = EMPTY) -> Offsets:
+    return replace(offsets, target_ends={0: end}, target_starts={0: first})
+
+
+def kept(**changes: Any) -> PartitionProgress:
+    known = progress(position=60, offsets_from=0)
+    (outlet,) = known.outlets
+    pair = Pair(source=60, target=60, sequence=60)
+    return known.replace(outlets=(outlet.replace(pair=pair),)).replace(**changes)
+
+
+def test_an_empty_target_begins_at_its_end_and_is_filled_up_to_the_source_s_start() -> None:
+    assert decide(EMPTY) == Begin(start=0, targets=(0,), offsets_from=0)
+    begin = decide(LATER)
+    assert begin == Begin(start=0, targets=(0,), offsets_from=200)
+    assert decide(filled(150, 150, LATER)) == Begin(start=150, targets=(0,), offsets_from=200)
+    claim = decisions.claim(KEPT, 0, begin, LATER, {0: (7, 0)}, LINK)
+    assert (claim.position, claim.offsets_from) == (0, 200)
+    assert claim.outlets[0].pair == (0, 0, 0)
+    assert claim.outlets[0].exclusive
+    assert decode_entry(*encode_entry(claim, claim.written_at)) == claim
+
+
+def test_an_empty_target_that_ends_higher_stops_with_both_ways_on() -> None:
+    found = decide(filled(300, 300, LATER))
+    assert isinstance(found, Stop)
+    for word in ("ends at 300, above offset 200", "--refill orders", "--translate orders"):
+        assert word in found.reason
+
+
+def test_records_that_are_there_must_be_the_source_s() -> None:
+    found = decide(filled(80, 20))
+    assert isinstance(found, IfSame)
+    assert found.then == Begin(start=80, targets=(0,), offsets_from=20)
+    assert "not those of orders-0" in found.otherwise.reason
+    # Also if a person says how to go on: an offset that is taken stays taken.
+    assert isinstance(decide(filled(80, 20), None, ADOPT), IfSame)
+    assert isinstance(decide(filled(80, 20), None, FROM), IfSame)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "more", "word"),
+    [
+        (filled(501), {}, "ends at 501, and orders-0 at 500"),
+        (filled(100, 50, LATER), {}, "begins at 200 by now"),
+        (filled(80), {"transform": "ff"}, "a transform or treatment made them"),
+        (filled(0), {"shared": True}, "transforms lead records"),
+    ],
+)
+def test_a_log_that_cannot_be_the_source_s_stops(
+    offsets: Offsets, more: dict[str, Any], word: str
+) -> None:
+    found = decide(offsets, **more)
+    assert isinstance(found, Stop)
+    assert word in found.reason
+
+
+def test_a_failback_goes_on_at_the_cut_if_the_old_source_has_no_more() -> None:
+    cut = ClaimStart(offset=80, by=3, of=TOPIC.source_id)
+    found = decide(filled(80, 20), start=cut)
+    assert isinstance(found, IfSame)
+    assert found.then == Begin(start=80, targets=(0,), offsets_from=20, by=3)
+    # Its records are gone by retention; the directive says what they were.
+    emptied = decide(filled(80, 80), start=cut)
+    assert emptied == Begin(start=80, targets=(0,), offsets_from=80, by=3)
+    more = decide(filled(510, 20), start=cut)
+    assert isinstance(more, Stop)
+    assert "never mirrored" in more.reason
+    # A topic that was deleted and created again is filled from the source's start.
+    refilled = decide(filled(0, 0), start=cut)
+    assert refilled == Begin(start=0, targets=(0,), offsets_from=0, by=3)
+
+
+def test_progress_goes_on_and_a_stop_stays() -> None:
+    assert decide(filled(60), kept()) == GoOn(progress=kept())
+    stopped = kept(state=State.STOPPED, reason="offset 61 at the target")
+    assert decide(filled(60), stopped) == Stop(reason="offset 61 at the target")
+    assert isinstance(decide(filled(60), stopped, ADOPT), IfSame)
+
+
+def test_translated_progress_keeps_offsets_only_if_both_logs_are_the_same() -> None:
+    known = kept(offsets_from=-1)
+    found = decide(filled(60, 5), known)
+    assert isinstance(found, IfSame)
+    assert found.then == GoOn(progress=known.replace(offsets_from=5))
+    (outlet,) = known.outlets
+    moved = known.replace(outlets=(outlet.replace(pair=Pair(60, 61, 60)),))
+    other = decide(filled(61), moved)
+    assert isinstance(other, Stop)
+    assert "translated offsets" in other.reason
+    assert isinstance(decide(filled(60), known, transform="ff"), Stop)
+
+
+def test_preserved_progress_goes_on_translated_behind_what_is_there() -> None:
+    found = decide(filled(60), kept(), topic=TOPIC)
+    assert isinstance(found, BeginBehind)
+    assert found.progress == kept()
+    # A mismatch: its offsets are not the source's any more, but its records are.
+    stopped = kept(state=State.STOPPED, reason="mismatch")
+    found = decide(filled(61), stopped, topic=TOPIC)
+    assert found == Adopt(start=None, target=0, reason="mismatch")
+    filling = kept(position=60, offsets_from=200)
+    assert decide(filled(60, 0, LATER), filling, topic=TOPIC) == Begin(start=200, targets=(0,))
+
+
+def test_a_loss_is_passed_over_by_a_gap() -> None:
+    lost = kept(state=State.STOPPED, reason="lost", loss=Loss(60, 90, "deleted"))
+    assert decide(filled(60), lost) == Stop(reason="lost", loss=lost.loss)
+    over = decide(filled(60), lost, ADOPT)
+    assert getattr(over, "to", None) == 90
+
+
+def test_lanes_get_all_they_need() -> None:
+    settings = link(offsets="preserve", offset_filler="stop", sole_writer=False)
+    sent = assignment(KEPT, kept(offsets_from=7), settings, way="markers")
+    assert sent.preserve is not None
+    assert (sent.preserve.begin, sent.preserve.gaps) == (7, "markers")
+    assert sent.preserve.transactional_id == "causeway.A.B.offsets"
+    assert (sent.preserve.filler_from, sent.preserve.stops) == (None, True)
+    assert sent.sole_writer
+    compacted = assignment(replace(KEPT, compacted=True), kept(), settings)
+    assert compacted.preserve is not None
+    assert (compacted.preserve.filler_from, compacted.preserve.gaps) == (10_000, "transactions")
+    assert assignment(TOPIC, progress(), settings).preserve is None
+
+
+def log(*records: tuple[int, bytes]) -> Log:
+    found = Log()
+    for offset, value in records:
+        found.end = offset
+        found.append([Rec(offset=offset, timestamp=1_600_000_000_000, value=value)])
+    return found
+
+
+def same(source: Log, target: Log, *, compacted: bool = False) -> bool:
+    return others.is_same_log(
+        cast(Cluster, FakeCluster("t", SOURCE_ID, {0: source}, False)),
+        SOURCE,
+        cast(Cluster, FakeCluster("t", TARGET_ID, {0: target}, False)),
+        SOURCE,
+        target.end,
+        compacted=compacted,
+    )
+
+
+def test_logs_are_the_same_by_records_at_the_same_offsets() -> None:
+    source = log((0, b"a"), (3, b"b"), (4, b"c"), (9, b"d"))
+    assert same(source, log((0, b"a"), (3, b"b"), (4, b"c")))
+    assert not same(source, log((0, b"a"), (3, b"b"), (4, b"x")))
+    assert not same(source, log((0, b"a"), (2, b"b"), (5, b"c")))
+    assert not same(source, log((0, b"a"), (4, b"c")))
+    assert not same(source, Log())
+
+
+def test_either_side_may_have_compacted_records() -> None:
+    source = log((0, b"a"), (3, b"b"), (4, b"c"), (9, b"d"))
+    assert same(source, log((0, b"a"), (4, b"c"), (5, b"gone")), compacted=True)
+    assert not same(source, log((0, b"a"), (4, b"x"), (5, b"gone")), compacted=True)
+    assert not same(source, log((1, b"gone"), (2, b"gone")), compacted=True)
+
+
+class Alters:
+    def __init__(self, error: Any = None) -> None:
+        self.asked: dict[str, Any] = {}
+        self._error = error
+
+    def alter_configs(self, changes: Any) -> dict[str, Any]:
+        self.asked |= changes
+        return dict.fromkeys(changes, self._error)
+
+
+def made_room(begin: Begin, target: Alters, *, deletes: bool = False) -> tuple[int, Found]:
+    one = Candidate(
+        topic=replace(KEPT, compacted=True, deletes=deletes),
+        partition=0,
+        progress=None,
+        offsets=LATER,
+        link=LINK,
+        wish=NO_WISH,
+    )
+    sides = SimpleNamespace(target_admin=target)
+    claimer = Claimer(cast(Any, sides), LINK, NO_WISH, cast(Any, None), cast(Any, None))
+    found = Found()
+    begins = [_Beginning(one, begin, never_fed=True, taken_over=False)]
+    return len(claimer._make_room(begins, found)), found
+
+
+def test_a_compacted_topic_takes_deletion_while_its_beginning_is_filled() -> None:
+    begin, target = Begin(start=0, targets=(0,), offsets_from=200), Alters()
+    assert made_room(begin, target)[0] == 1
+    assert target.asked == {"A.orders": topic_configs.WITH_DELETION}
+    for done in (replace(begin, start=200), replace(begin, offsets_from=-1)):
+        assert made_room(done, untouched := Alters())[0] == 1
+        assert untouched.asked == {}
+    assert made_room(begin, untouched := Alters(), deletes=True)[0] == 1
+    assert untouched.asked == {}
+    refused = Alters(AuthorizationError("alter configs of", "A.orders"))
+    left, found = made_room(begin, refused)
+    assert left == 0
+    assert [each.topic for each in found.problems] == [str(TopicPartition("orders", 0))]
