@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli.common import console, grid, load, print_json, styled, with_chosen
+from causeway.cli.failover import same_offsets
 from causeway.cli.guard import unconfirmed
 from causeway.cli.options import (
     TIME,
@@ -263,6 +264,9 @@ def _show_what_to_change(out: Output, result: CutoverResult) -> None:
     for topic, mirror in sorted(result.look.topics.items()):
         if topic != mirror:
             out.print(f"  topic {topic} is {mirror}")
+    ended = {name: end.cut for name, end in result.look.ended.items() if end.cut is not None}
+    if same := same_offsets(ended):
+        out.print(f"  {same}")
     left = result.wishes.left_groups
     placed = [each.name for each in result.look.groups if each.placed and each.name not in left]
     if placed:

@@ -161,6 +161,18 @@ def next_steps(out: Output, found: Mapping[str, Cut], target: str) -> None:
         shown = "; ".join(renamed[:_RENAMED])
         more = f"; and {len(renamed) - _RENAMED} more" if len(renamed) > _RENAMED else ""
         out.print(f"topics have other names there: {shown}{more}")
+    if same := same_offsets(found):
+        out.print(same)
+
+
+def same_offsets(found: Mapping[str, Cut]) -> str | None:
+    """What consumers of topics that preserve offsets have to do; None if there are none."""
+    same = sorted(name for name, cut in found.items() if cut.preserves)
+    if not same:
+        return None
+    more = f" and {len(same) - _RENAMED} more" if len(same) > _RENAMED else ""
+    of = "" if len(same) == len(found) else f" of {', '.join(same[:_RENAMED])}{more}"
+    return f"offsets{of} are the same: consumers with offsets of their own go on with them"
 
 
 def failover(

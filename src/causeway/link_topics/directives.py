@@ -112,12 +112,14 @@ class CutPoint(Value, kw_only=True):
 
 class Cut(Value, kw_only=True):
     """The end of a topic's mirror, by its name on the source; `target`: its name on the target. The
-    ids show whether either topic was recreated since. A reverse link starts at the cut."""
+    ids show whether either topic was recreated since. A reverse link starts at the cut.
+    `preserves`: each record has the same offset on both sides."""
 
     target: str
     source_id: str = NO_TOPIC_ID
     target_id: str = NO_TOPIC_ID
     points: tuple[CutPoint, ...] = ()
+    preserves: bool = False
 
     def point(self, partition: int) -> CutPoint | None:
         return next((each for each in self.points if each.partition == partition), None)

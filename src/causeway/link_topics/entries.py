@@ -170,6 +170,12 @@ class PartitionProgress(Value, kw_only=True):
         """Whether the target's log is still being filled up to the first record."""
         return self.position < self.offsets_from
 
+    def reached(self, end: int) -> PartitionProgress:
+        """The progress of a partition that preserves offsets, whose target's log ends at `end`."""
+        (outlet,) = self.outlets
+        pair = outlet.pair._replace(source=end, target=end)
+        return self.replace(position=end, outlets=(outlet.replace(pair=pair),))
+
     @property
     def source(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)

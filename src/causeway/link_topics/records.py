@@ -215,6 +215,8 @@ def encode_directive(change: DirectiveChange) -> tuple[bytes, bytes | None]:
             for point in directive.cut.points
         ]
         fields["cut"] = structs.asdict(directive.cut) | {"points": points}
+        if not directive.cut.preserves:
+            del fields["cut"]["preserves"]
     value = {"v": VERSION, **fields}
     return msgspec.json.encode(key), msgspec.json.encode(value, enc_hook=dict)
 

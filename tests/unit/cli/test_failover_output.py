@@ -68,6 +68,21 @@ def test_a_promotion_names_the_cut_and_what_to_change(capsys: pytest.CaptureFixt
     assert "orders-0: mirrored up to 3 of 5" in capsys.readouterr().out
 
 
+def test_consumers_with_offsets_of_their_own_go_on_where_offsets_are_preserved(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept = CUT.replace(preserves=True)
+    failover._promoted([promoted(cuts={"orders": kept})])
+    assert (
+        "offsets are the same: consumers with offsets of their own go on with them\n"
+        in capsys.readouterr().out
+    )
+    failover._promoted([promoted(cuts={"orders": kept, "bills": CUT})])
+    assert "offsets of orders are the same" in capsys.readouterr().out
+    failover._promoted([promoted(cuts={"bills": CUT})])
+    assert "the same" not in capsys.readouterr().out
+
+
 def test_how_a_promotion_ended_is_said_last(capsys: pytest.CaptureFixture[str]) -> None:
     failover._promoted([promoted(cuts={"orders": CUT}), promoted(link="A->C", left="nothing")])
     assert capsys.readouterr().out.splitlines()[-2:] == [

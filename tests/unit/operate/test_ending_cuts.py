@@ -67,3 +67,18 @@ def test_without_a_right_to_read_nothing_is_called_exact() -> None:
     cluster.unreadable[AT] = AuthorizationError("read", str(AT), "refused")
     (point,) = cut_of(cluster, progress())
     assert (point.targets, point.exact) == (((AT, 69),), False)
+
+
+def test_where_offsets_are_preserved_the_cut_is_the_same_offset_on_both_sides() -> None:
+    one = progress(position=60, offsets_from=0)
+    (outlet,) = one.outlets
+    one = one.replace(outlets=(outlet.replace(pair=Pair(source=60, target=60, sequence=3)),))
+    for batches, end in (
+        (((OURS, 60),), 60),
+        (((OURS, 60), (OURS, 20), (OTHERS, 9)), 80),  # the last report is older
+        (((OURS, 50),), 50),  # the target has lost records
+    ):
+        cut = cuts_at_end(target(*batches), [one], lambda _: None)["orders"]
+        (point,) = cut.points
+        assert (point.source, point.targets, point.exact) == (end, ((AT, end),), True)
+        assert cut.preserves

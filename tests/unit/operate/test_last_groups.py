@@ -80,3 +80,21 @@ def test_groups_of_topics_by_request_come_along_as_well(link: LinkSettings) -> N
     (billing,) = last_groups.sync(cast(Any, ending), {"orders": row.topic}, 0.0)
     assert billing.reason is None
     assert target.offsets == {MIRROR: Committed(offset=10)}
+
+
+@pytest.mark.parametrize("offset", [7, 10])  # inside a gap, and behind the last record
+def test_groups_keep_their_offsets_where_offsets_are_preserved(offset: int) -> None:
+    row = daemon.row()
+    progress = row.progress.replace(position=10, offsets_from=0, outlets=(daemon.outlet(10),))
+    committed = Committed(offset=offset, metadata="by hand", leader_epoch=4)
+    source, target = Side({SOURCE: committed}), Side({})
+    here, there = cast(Any, source), cast(Any, target)
+    ending = SimpleNamespace(
+        link=replace(LINK, control=replace(LINK.control, emit_checkpoints_enabled=False)),
+        sides=Sides(source=here, target=there, source_admin=here, target_admin=there),
+        contents=ProgressContents(partitions={SOURCE: progress}),
+        progress=lambda: {SOURCE: progress},
+    )
+    (billing,) = last_groups.sync(cast(Any, ending), {"orders": row.topic}, 0.0)
+    assert billing.reason is None
+    assert target.offsets == {MIRROR: Committed(offset=offset, metadata="by hand")}

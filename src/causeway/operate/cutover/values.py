@@ -315,6 +315,9 @@ def result_json(result: CutoverResult) -> dict[str, Any]:
                 if (fence := look.fences.get(topic)) is None
                 else fence.record.until,
                 "ended": topic in look.ended,
+                "same_offsets": (end := look.ended.get(topic)) is not None
+                and end.cut is not None
+                and end.cut.preserves,
                 "partitions": [
                     picked(
                         place,

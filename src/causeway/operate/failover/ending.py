@@ -330,8 +330,11 @@ def cuts_at_end(
     ends = offsets_at(target, {outlet.at for outlet in outlets}, LATEST)
     mine: dict[TopicPartition, int] = {}  # several may feed one
     exact: set[Outlet] = set()
+    preserved = {outlet.at for outlet in _outlets(each for each in progress if each.preserves)}
     for outlet in outlets:
-        end, surely = _end_of(target, outlet, value_of(ends[outlet.at]), say)
+        end, surely = _end_of(
+            target, outlet, value_of(ends[outlet.at]), say, preserves=outlet.at in preserved
+        )
         mine[outlet.at] = max(end, mine.get(outlet.at, 0))
         if surely:
             exact.add(outlet)
@@ -340,7 +343,7 @@ def cuts_at_end(
         points.setdefault(each.topic, []).append(
             CutPoint(
                 partition=each.partition,
-                source=each.position,
+                source=mine[each.outlets[0].at] if each.preserves else each.position,
                 targets=tuple((outlet.at, mine[outlet.at]) for outlet in each.outlets),
                 exact=exact.issuperset(each.outlets),
             )
@@ -352,17 +355,21 @@ def cuts_at_end(
             source_id=firsts[topic].topic_id,
             target_id=firsts[topic].outlets[0].topic_id,
             points=tuple(found),
+            preserves=firsts[topic].preserves,
         )
         for topic, found in points.items()
     }
 
 
-def _end_of(target: Cluster, outlet: Outlet, end: int, say: Say) -> tuple[int, bool]:
+def _end_of(
+    target: Cluster, outlet: Outlet, end: int, say: Say, *, preserves: bool
+) -> tuple[int, bool]:
     """The offset behind the last mirrored record in a target partition that ends at `end`, and
-    whether the progress knows that record. Later records of others are not the mirror's."""
+    whether its source offset is known: the progress knows that record, or it `preserves` offsets.
+    Later records of others are not the mirror's."""
     known = outlet.pair.target
     if end <= known:
-        return end, end == known
+        return end, end == known or preserves
     if outlet.producer_id < 0:
         return end, False  # nothing tells whose a record is
     say(f"reading the last records of {outlet.at}")
@@ -374,7 +381,7 @@ def _end_of(target: Cluster, outlet: Outlet, end: int, say: Say) -> tuple[int, b
                 mine = fields[0] + fields[6] + 1
     except AuthorizationError:
         return end, False
-    return mine, mine == known
+    return mine, mine == known or preserves
 
 
 def _outlets(progress: Iterable[PartitionProgress]) -> Iterator[Outlet]:

@@ -191,6 +191,7 @@ def _result_json(each: LinkResult, state: State, *, has_ended: bool, **more: Any
                 "target_partition": at.partition,
                 "target_offset": offset,
                 "exact": point.exact,
+                "same_offsets": cut.preserves,
             }
             for name, cut in sorted(each.cuts.items())
             for point in cut.points

@@ -346,8 +346,7 @@ def _reached(progress: PartitionProgress, logs: Ends) -> PartitionProgress:
     end = min(end, readable)
     if progress.state in ENDED or end <= outlet.pair.target:
         return progress
-    pair = outlet.pair._replace(source=end, target=end)
-    return progress.replace(position=end, outlets=(outlet.replace(pair=pair),))
+    return progress.reached(end)
 
 
 def _behind(
