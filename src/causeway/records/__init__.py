@@ -46,4 +46,5 @@ from causeway.records.codec import (
 from causeway.records.filler import FILLER_KEY, FILLER_RECORDS, filler
 from causeway.records.keep import NOTHING, Kept, Unread, keep, newest
 from causeway.records.plain import PlainRecord
+from causeway.records.runs import Gap, dense_runs
 from causeway.records.unpack import keep_freed_memory, unpacked_total

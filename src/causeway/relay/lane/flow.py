@@ -21,8 +21,9 @@ from typing import Final, NamedTuple
 
 from causeway.link_topics import Transformed
 from causeway.model import Loss, Pair, Spread, State
-from causeway.records import Batch
+from causeway.records import Batch, dense_runs
 from causeway.relay.lane.chunks import WorkResult
+from causeway.relay.lane.gaps import Gaps
 from causeway.relay.lane.limits import PARTITION_BYTES
 from causeway.relay.lane.outlet import UNKNOWN, OutletState
 from causeway.relay.lane.stage import Stage
@@ -214,6 +215,8 @@ class Flow:
     @classmethod
     def of(cls, assignment: Assignment) -> Flow:
         outlets = [OutletState.of(spec) for spec in assignment.outlets]
+        if assignment.preserve is not None:
+            outlets[0].gaps = Gaps(assignment.preserve)
         for outlet in outlets:
             outlet.as_is_bytes = assignment.max_message_bytes
         start = min(outlet.start for outlet in outlets)
@@ -238,13 +241,27 @@ class Flow:
 
     @property
     def pending_bytes(self) -> int:
-        transformed = self.on_the_way.size if self.on_the_way else 0
-        return sum(outlet.pending_bytes for outlet in self.outlets) + transformed
+        others = self.on_the_way.size if self.on_the_way else 0
+        if self.gaps is not None:
+            others += self.gaps.size
+        return sum(outlet.pending_bytes for outlet in self.outlets) + others
+
+    @property
+    def gaps(self) -> Gaps | None:
+        """Of its outlet, if it keeps offsets."""
+        return self.outlets[0].gaps
+
+    def put_runs(self, batches: Sequence[Batch], through: int) -> list[OutletState]:
+        """For a flow that keeps offsets: puts all of its series below source offset `through`; the
+        outlet, if it has something to send. Raises as `dense_runs`."""
+        (outlet,) = self.outlets
+        outlet.put_runs(dense_runs(batches, self.through, through))
+        return [outlet] if outlet.pending else []
 
     @property
     def all_sent(self) -> bool:
         """Whether no batch waits in an outlet, and no sent batch for its response."""
-        return not any(outlet.pending or outlet.unanswered for outlet in self.outlets)
+        return all(outlet.idle for outlet in self.outlets)
 
     @property
     def idle(self) -> bool:
@@ -282,6 +299,10 @@ class Flow:
         if self.state is not State.RUNNING or self.unsettled:
             return
         if self.leaving and self.on_the_way is None:
+            return
+        if self.gaps is not None:  # its pair is the target's end, which gaps move on
+            if self.idle:
+                self.relayed_epoch = self.leader_epoch
             return
         moved = False
         for outlet in self.outlets:
@@ -325,6 +346,7 @@ class Flow:
             traces=tuple(outlet.trace() for outlet in self.outlets),
             wants=self.wants,
             transformed=self.on_the_way.counts if self.on_the_way else None,
+            filled=None if self.gaps is None else self.gaps.filled,
             ages=self.ages.take(),
             latencies=self.latencies.take(),
             records=self.records,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -20,11 +20,13 @@ from causeway.records import (
     SEQUENCE_SPACE,
     SMALL_BATCH,
     Batch,
+    Gap,
     cut,
     fast_tuple,
     merge,
     unpacked_size,
 )
+from causeway.relay.lane.gaps import Gaps
 from causeway.relay.messages import Trace
 
 UNKNOWN = -1
@@ -74,7 +76,8 @@ class OutletState:
     a recovery since the last report has resumed. `newest`: source and target
     offset of the newest record acknowledged, of the first where one became several.
     `as_is_bytes`: batches up to this size go as they are. `most_unpacked`: without compression a
-    batch may be no larger, as the target refused a larger one; None: any size.
+    batch may be no larger, as the target refused a larger one; None: any size. `gaps`: if it keeps
+    the source's offsets.
     """
 
     spec: Outlet
@@ -96,6 +99,7 @@ class OutletState:
     straight_to: Pair | None = None
     resumed: Pair | None = None
     newest: tuple[int, int] | None = None
+    gaps: Gaps | None = None
     idempotent: bool = field(init=False)
     producer: tuple[int, int] = field(init=False)  # id and epoch
     by_name: tuple[bytes, int] = field(init=False)  # the target partition in a Produce request
@@ -136,6 +140,31 @@ class OutletState:
         if copied := [len(each[0]) for each in batches if type(each[0]) is not memoryview]:
             self.copied_bytes += sum(copied) + HEADER_SIZE * len(copied)
 
+    def put_runs(self, runs: Iterable[Batch | Gap]) -> None:
+        """`put_all` for an outlet that keeps offsets: what comes behind a gap waits until the gap is
+        filled."""
+        gaps = self.gaps
+        assert gaps is not None
+        for run in runs:
+            if isinstance(run, Gap) or gaps.queue:
+                gaps.put(run)
+            else:
+                gaps.doubtful = False  # its sequence refuses earlier requests
+                self.put(run)
+
+    def filled(self, end: int) -> None:
+        """The gap before everything else is filled up to offset `end`."""
+        gaps = self.gaps
+        assert gaps is not None
+        self.end = self.start = end
+        self.pair = self.straight_to = Pair(max(end, self.pair.source), end, self.sequence)
+        self.put_all(gaps.filled_to(end))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits here, and no request is without its response."""
+        return not (self.pending or self.unanswered or (self.gaps and self.gaps.queue))
+
     def put_back(self, batch: Batch) -> None:
         self.pending.appendleft(batch)
         self.pending_bytes += batch.size
@@ -163,6 +192,8 @@ class OutletState:
     def drop_pending(self) -> None:
         self.pending.clear()
         self.pending_bytes = self.copied_bytes = 0
+        if self.gaps is not None:
+            self.gaps.clear()
 
     def sent(self, batch: Batch) -> Sent:
         """Accounts for `batch` as sent with the current sequence."""
@@ -230,7 +261,8 @@ class OutletState:
             del self.breaks[1::2]
 
     def report(self) -> Outlet:
-        return self.spec.replace(pair=self.pair, exclusive=self.exclusive)
+        epoch = self.producer[1]
+        return self.spec.replace(pair=self.pair, exclusive=self.exclusive, producer_epoch=epoch)
 
     def trace(self) -> Trace:
         """The news for the offset map since the last report."""

@@ -146,7 +146,8 @@ def _diverged(flow: Flow, found: EpochEnd) -> NeedsRecovery | StopPartition:
 
 
 def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now_ms: int) -> None:
-    """Accounts for the answer to a batch of a running flow at `now_ms`. Raises NeedsRecovery."""
+    """Accounts for the answer to a batch of a running flow at `now_ms`. Raises NeedsRecovery;
+    StopPartition for a record that has another offset than on the source."""
     error, base_offset, append_time, message = produced
     _, records, expected, first, _, _, leader_epoch, newest, size, _, _ = sent
     if error:
@@ -175,6 +176,11 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
             # All records before this batch are acknowledged, or were dropped.
             damage = Damage(outlet.pair.source, str(refusal), sent.next)
         raise NeedsRecovery(str(refusal), unsettled=True, damage=damage)
+    if outlet.gaps is not None and base_offset != first:
+        raise StopPartition(
+            f"the record at source offset {first} has got offset {base_offset} on the target: "
+            f"another client writes to {outlet.spec.at}, or its leader lost records ({RESTORE})"
+        )
     if outlet.idempotent:
         if expected not in (base_offset, UNKNOWN):
             raise NeedsRecovery(
@@ -205,6 +211,12 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
     flow.bytes += size
     flow.failures = 0
     flow.changed = True
+
+
+RESTORE = (
+    "`causeway restart --refill` copies the topic again with the same offsets, `causeway restart "
+    "--translate` goes on with translated offsets"
+)
 
 
 def wall_ms() -> int:
@@ -249,6 +261,8 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         kept = treat_kept(kept, flow.treatment, topics_of(flow.assignment))
     if flow.on_the_way is not None:
         return kept, []  # its transform decides on the outlets
+    if flow.gaps is not None:
+        return kept, flow.put_runs(kept.batches, kept.position)
     if len(flow.outlets) == 1:
         flow.outlets[0].put_all(kept.batches)
         return kept, flow.outlets if kept.batches else []

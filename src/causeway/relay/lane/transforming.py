@@ -12,11 +12,11 @@ and why. A lane that dies right after writing one writes it again; its position 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from causeway.cluster import Cluster
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, DivergedError
 from causeway.link_topics import TopicLog, Transformed
 from causeway.model import State, TopicPartition
 from causeway.records import (
@@ -44,8 +44,16 @@ from causeway.transform import OutletBatch, Refusal
 class Transforming:
     """Not thread-safe; belongs to one lane's loop."""
 
-    def __init__(self, connections: Connections, helpers: Helpers, recovery: RecoveryQueue) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        helpers: Helpers,
+        recovery: RecoveryQueue,
+        on_put: Callable[[Flow], None],
+    ) -> None:
+        """`on_put`: called when more of a flow is with its outlets."""
         self._connections, self._helpers, self._recovery = connections, helpers, recovery
+        self._on_put = on_put
 
     def send(self, flow: Flow, on_the_way: OnTheWay, kept: Kept) -> None:
         """Sends what was `kept` of a fetch to the flow's stage."""
@@ -57,13 +65,20 @@ class Transforming:
             kept = Kept(min(kept.position, stop_at), batches, kept.leader_epoch)
         if not kept.batches:
             if on_the_way.idle:
-                flow.through = kept.position
+                self._pass(flow, kept.position)
                 return
             self._submit(flow, on_the_way, kept.position, ())
         chunks = list(cut_chunks(kept.batches))
         for number, batches in enumerate(chunks, 1):
             following = kept.position if number == len(chunks) else batches[-1].next
             self._submit(flow, on_the_way, following, batches)
+
+    def _pass(self, flow: Flow, through: int) -> None:
+        """There is nothing to relay below source offset `through`."""
+        if flow.gaps is not None:
+            flow.put_runs((), through)
+        flow.through = through
+        self._on_put(flow)
 
     def _submit(
         self, flow: Flow, on_the_way: OnTheWay, following: int, batches: Sequence[Batch]
@@ -138,10 +153,14 @@ class Transforming:
         except NeedsRecovery as needed:
             self._recovery.start_recovery(flow, needed)
             return False
+        except DivergedError as error:  # several records of one, where offsets are kept
+            self._recovery.stop(flow, str(error))
+            return False
+        self._on_put(flow)
         return True
 
     def _routed(self, flow: Flow, on_the_way: OnTheWay, piece: WorkResult) -> Iterable[OutletState]:
-        """Puts the records of `piece` into outlets; these. Raises NeedsRecovery."""
+        """Puts the records of `piece` into outlets; these. Raises NeedsRecovery, DivergedError."""
         stops = on_the_way.stage.spec.dead_letters is None or dies(piece)
         outputs = list(usable(piece, stops=stops))
         known = places(flow.assignment, flow.outlets)
@@ -155,7 +174,12 @@ class Transforming:
             # As responses.take_in: a transform may give records a time that is long gone.
             reason = "its transformed records are so old that the target may have forgotten them"
             raise NeedsRecovery(reason, unsettled=True, failure=False, not_before=flow.late_by)
+        refused = piece.outcome.refused if stops else ()
+        through = refused[0].offset if refused else piece.next
         touched: dict[OutletState, None] = {}
+        if flow.gaps is not None:
+            touched = dict.fromkeys(flow.put_runs([each.batch for each in outputs], through))
+            outputs = []
         for output in outputs:
             outlet = known[place_of(flow.assignment, output)]
             try:
@@ -167,15 +191,11 @@ class Transforming:
                 touched[outlet] = None
         on_the_way.counts = on_the_way.counts.plus(_counted(piece))
         flow.changed = True
-        refused = piece.outcome.refused
-        if refused and stops:
-            first = refused[0]
-            flow.through = first.offset
+        flow.through = through
+        if refused:
             on_the_way.cancel(flow)
-            on_the_way.halt = _why(flow, on_the_way, first)
-            flow.position = first.offset
-        else:
-            flow.through = piece.next
+            on_the_way.halt = _why(flow, on_the_way, refused[0])
+            flow.position = through
         return touched
 
 

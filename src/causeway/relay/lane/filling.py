@@ -1,0 +1,303 @@
+"""Fills the gaps of flows that keep the source's offsets, so that the next record gets its own.
+
+    all before it is acknowledged ──► fence (once, if earlier requests may arrive) ──► fill ──► go on
+                                                                      markers: over a connection
+                                                                      else: in a helper's thread
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable
+from functools import partial
+
+from causeway.cluster import Cluster, Transaction, filling, value_of
+from causeway.cluster import transactions as txn
+from causeway.errors import BrokerError, CausewayError
+from causeway.model import State, TopicPartition
+from causeway.records import Gap
+from causeway.relay.lane.connections import Connections
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.gaps import Gaps, Way
+from causeway.relay.lane.helpers import Helpers
+from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay.lane.marker_connection import MarkerConnection, open_markers
+from causeway.relay.lane.outlet import OutletState
+from causeway.relay.lane.recovery_queue import RecoveryQueue
+from causeway.relay.lane.responses import NeedsRecovery, StopPartition
+from causeway.wire import codes
+
+TRANSACTION_MS = 60_000  # a broker rolls back a fill whose lane has died after so long
+EMPTY_TRANSACTIONS = 50  # between two reports of the position
+HIGHEST_EPOCH = 32_000  # of a producer, a 16-bit number
+
+_Broker = tuple[str, int]  # a cluster's key, and a node
+
+
+class Filling:
+    """Not thread-safe; belongs to one lane's loop."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        helpers: Helpers,
+        selector: selectors.BaseSelector,
+        lease: LeaseGuard,
+        recovery: RecoveryQueue,
+        touched: dict[Flow, None],
+    ) -> None:
+        self._connections, self._helpers, self._selector = connections, helpers, selector
+        self._lease, self._recovery, self._touched = lease, recovery, touched
+        self._open: dict[_Broker, MarkerConnection] = {}
+        self._opening: dict[_Broker, dict[OutletState, Flow]] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a marker has no response yet."""
+        return any(each.waiting for each in self._open.values())
+
+    def look(self, flow: Flow) -> None:
+        """Fills the first gap of `flow` if its turn has come."""
+        gaps, outlet = flow.gaps, flow.outlets[0]
+        if gaps is None or flow.state is not State.RUNNING or flow.leaving:
+            return
+        gap = gaps.first
+        if gap is None or outlet.pending or outlet.unanswered:
+            return
+        try:
+            self._fill(flow, outlet, gaps, gap)
+        except StopPartition as halt:
+            self._recovery.stop(flow, str(halt))
+        except NeedsRecovery as needed:
+            self._recovery.start_recovery(flow, needed)
+
+    def _fill(self, flow: Flow, outlet: OutletState, gaps: Gaps, gap: Gap) -> None:
+        if gap.start != outlet.end:
+            raise StopPartition(f"internal error: a gap at {gap.start}, the target ends at {outlet.end}")
+        way = gaps.way(gap)
+        if way is None:
+            raise StopPartition(
+                f"the source has no records from offset {gap.start} to {gap.stop - 1}, which only "
+                "records that read_uncommitted consumers see could fill "
+                "(causeway.offsets.filler = allow)"
+            )
+        if gaps.doubtful:
+            self._fence(flow, outlet, gaps)
+        elif way == "markers":
+            self._offer(flow, outlet)
+        else:
+            self._submit(flow, outlet, gaps, gap, way)
+
+    # -- after a recovery -------------------------------------------------------------------------
+
+    def _fence(self, flow: Flow, outlet: OutletState, gaps: Gaps) -> None:
+        """Requests of before the last recovery may still arrive. None of them may be appended
+        behind the first marker: it has a higher epoch. Before it, nothing refuses them, so it is
+        sent only once none of them can arrive."""
+        if flow.sought_at < flow.late_by:
+            raise NeedsRecovery(
+                f"offset {outlet.end} has no record: waits until nothing that was sent before can "
+                "arrive any more",
+                unsettled=True,
+                failure=False,
+                not_before=flow.late_by,
+            )
+        producer_id, epoch = outlet.producer
+        if epoch >= HIGHEST_EPOCH:
+            raise StopPartition(
+                f"its producer has used all {HIGHEST_EPOCH} epochs: start with --adopt, which takes "
+                "another one"
+            )
+
+        def fenced(answer: Transaction | None | CausewayError) -> None:
+            outlet.unanswered -= 1
+            self._touched[flow] = None
+            if flow.state is not State.RUNNING or flow.leaving:
+                return
+            if isinstance(answer, CausewayError):
+                self._recovery.start_recovery(flow, NeedsRecovery(str(answer), unsettled=True))
+                return
+            gaps.doubtful, gaps.transaction = False, answer
+            outlet.producer = producer_id, epoch + 1
+            outlet.sequence = 0
+            outlet.pair = outlet.straight_to = outlet.pair._replace(sequence=0)
+            self.look(flow)
+
+        outlet.unanswered += 1
+        cluster = self._connections.cluster(flow.assignment.target)
+        fence_it = partial(fence, cluster, outlet.spec.at, outlet.end, fill_id(flow))
+        self._helpers.submit(fence_it, fenced)
+
+    # -- markers ----------------------------------------------------------------------------------
+
+    def _offer(self, flow: Flow, outlet: OutletState) -> None:
+        broker = flow.assignment.target, outlet.node
+        if broker in self._open:
+            self._open[broker].ready[outlet] = flow
+            return
+        if broker in self._opening:
+            self._opening[broker][outlet] = flow
+            return
+        self._opening[broker] = {outlet: flow}
+
+        def opened(answer: MarkerConnection | CausewayError) -> None:
+            waiting = self._opening.pop(broker)
+            if isinstance(answer, CausewayError):
+                for each in waiting.values():
+                    self._recovery.start_recovery(each, NeedsRecovery(str(answer)))
+                return
+            self._open[broker] = answer
+            answer.ready |= waiting
+            on_event = partial(self._on_event, broker, answer)
+            self._selector.register(answer.connection, selectors.EVENT_READ, on_event)
+
+        cluster = self._connections.cluster(broker[0])
+        self._helpers.submit(partial(open_markers, cluster, broker[1]), opened)
+
+    def turn(self, now: float) -> None:
+        """Sends what may be sent; gives up requests without a response in time."""
+        for broker, connection in list(self._open.items()):
+            cluster = self._connections.cluster(broker[0])
+            if connection.waiting and now - connection.sent_at > 2 * cluster.timeout_s:
+                self._lose(broker, "no answer in time")
+            elif connection.ready:
+                self._guard(broker, partial(connection.send, self._lease, now))
+
+    def _on_event(self, broker: _Broker, connection: MarkerConnection, mask: int) -> None:
+        if self._open.get(broker) is not connection:
+            return
+        if mask & selectors.EVENT_WRITE:
+            self._guard(broker, partial(connection.flush, self._lease))
+        elif mask & selectors.EVENT_READ:
+            self._guard(broker, partial(self._receive, connection))
+
+    def _receive(self, connection: MarkerConnection) -> None:
+        for (flow, outlet, count), error in connection.receive():
+            if error:
+                topic, needs = outlet.spec.at, "CLUSTER_ACTION on the cluster"
+                why = codes.broker_error(error, "write markers to", str(topic), needs=needs)
+                answer: int | CausewayError = why
+            else:
+                answer = outlet.end + count
+            self._take(flow, outlet, "markers", answer)
+
+    def _guard(self, broker: _Broker, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except (OSError, CausewayError) as error:
+            self._lose(broker, str(error))
+            return
+        connection = self._open[broker].connection
+        wanted = selectors.EVENT_READ
+        if connection.wants_write:
+            wanted |= selectors.EVENT_WRITE
+        key = self._selector.get_key(connection)
+        if key.events != wanted:
+            self._selector.modify(connection, wanted, key.data)
+
+    def _lose(self, broker: _Broker, reason: str) -> None:
+        connection = self._open.pop(broker)
+        self._selector.unregister(connection.connection)
+        ready = set(connection.ready.values())
+        sent = connection.abandon()
+        late_by = time.monotonic() + self._connections.cluster(broker[0]).timeout_s
+        for flow in sent:
+            flow.late_by = max(flow.late_by, late_by)
+            flow.unsettled = True
+        for flow in sent | ready:
+            unsettled = flow in sent
+            self._recovery.start_recovery(flow, NeedsRecovery(reason, unsettled=unsettled))
+
+    def abandon(self, reason: str = "the lease ran out") -> None:
+        """Closes the connections: queued markers must not be sent."""
+        for broker in list(self._open):
+            self._lose(broker, reason)
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def _submit(self, flow: Flow, outlet: OutletState, gaps: Gaps, gap: Gap, way: Way) -> None:
+        cluster = self._connections.cluster(flow.assignment.target)
+        at, keyed = outlet.spec.at, gaps.settings.filler_from is not None
+        mark = flow.recoveries
+
+        def goes_on(end: int) -> bool:
+            if flow.recoveries != mark or flow.state is not State.RUNNING or flow.leaving:
+                return False
+            if end < gap.stop:
+                self._helpers.post(lambda: self._take(flow, outlet, way, end))
+            return self._lease.lasts()
+
+        def fill() -> int:
+            if way != "transactions":
+                delete = way == "beginning"
+                transaction = txn.begin(cluster, fill_id(flow), TRANSACTION_MS)
+                return filling.fill(
+                    cluster,
+                    transaction,
+                    at,
+                    gap.start,
+                    gap.stop,
+                    keyed=keyed,
+                    delete=delete,
+                    on_step=goes_on,
+                )
+            if gaps.transaction is None:
+                gaps.transaction = txn.begin(cluster, fill_id(flow), TRANSACTION_MS)
+            count = min(EMPTY_TRANSACTIONS, gap.stop - gap.start)
+            filling.fill_with_markers(cluster, gaps.transaction, at, count)
+            return gap.start + count
+
+        def filled(answer: int | CausewayError) -> None:
+            outlet.unanswered -= 1
+            self._take(flow, outlet, way, answer)
+
+        outlet.unanswered += 1
+        self._helpers.submit(fill, filled)
+
+    def _take(
+        self, flow: Flow, outlet: OutletState, way: Way, answer: int | CausewayError
+    ) -> None:
+        """Accounts for the end that the target's log has now."""
+        self._touched[flow] = None
+        gaps = outlet.gaps
+        if gaps is None or gaps.first is None or flow.state is not State.RUNNING or flow.leaving:
+            flow.unsettled |= isinstance(answer, CausewayError)
+            return
+        if isinstance(answer, CausewayError):
+            self._recovery.start_recovery(flow, NeedsRecovery(str(answer), unsettled=True))
+            return
+        gaps.note(way, answer - outlet.end, whole=answer == gaps.first.stop)
+        outlet.filled(answer)
+        flow.failures = 0
+        flow.changed = True
+        if outlet.pending:
+            self._connections.offer(flow, outlet)
+        elif gaps.first is not None:
+            self.look(flow)
+        else:
+            self._recovery.done(flow)
+
+
+def fill_id(flow: Flow) -> str:
+    """The transactional id that fills gaps of the flow."""
+    preserve = flow.assignment.preserve
+    assert preserve is not None
+    return f"{preserve.transactional_id}.fill.{flow.outlets[0].spec.at}"
+
+
+def fence(cluster: Cluster, at: TopicPartition, end: int, transactional_id: str) -> Transaction:
+    """For a helper's thread: takes over the transactional id, so that no marker of its earlier
+    holders can arrive. Raises CausewayError if the log does not end at `end` after that."""
+    transaction = txn.begin(cluster, transactional_id, TRANSACTION_MS)
+    found = value_of(cluster.log_ends([at])[at])
+    if found != end:
+        raise BrokerError(
+            "fill the offsets of",
+            str(at),
+            f"the log ends at {found}, where it ended at {end} before",
+            code=-1,
+            name="UNSETTLED",
+            retriable=True,
+        )
+    return transaction

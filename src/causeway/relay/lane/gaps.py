@@ -1,0 +1,96 @@
+"""The gaps of an outlet that keeps the source's offsets, and what waits behind them.
+
+    pending        queue                       a gap is filled once all before it is acknowledged,
+    [batch][batch] │ gap [batch] gap [batch]   and what comes behind it is sent once it is filled
+
+A batch carries a sequence, a marker does not: if a batch before a marker was refused, the marker
+would take the offset of the batch, and nothing could put that right. So neither is sent before the
+other is acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from causeway.cluster import Transaction
+from causeway.link_topics import Filled
+from causeway.records import Batch, Gap
+from causeway.relay.messages import Preserve
+
+Way = Literal["beginning", "markers", "transactions", "filler"]
+
+
+@dataclass(slots=True, eq=False)
+class Gaps:
+    """`queue` begins with a gap, or is empty. `size`: the bytes of its batches. `doubtful`: nothing
+    was sent since the last recovery, before which requests were given up without a response; they
+    may still arrive. `transaction`: for the way `transactions`, once it has begun."""
+
+    settings: Preserve
+    queue: deque[Batch | Gap] = field(default_factory=deque)
+    size: int = 0
+    doubtful: bool = False
+    transaction: Transaction | None = None
+    filled: Filled = field(default_factory=Filled)
+
+    def put(self, run: Batch | Gap) -> None:
+        if isinstance(run, Gap):
+            last = self.queue[-1] if self.queue else None
+            if isinstance(last, Gap):
+                self.queue[-1] = last._replace(stop=run.stop)
+                return
+        else:
+            self.size += run.size
+            if isinstance(run.payload, memoryview):
+                # It may wait long: its answer must not be kept in memory for it.
+                run = run._replace(payload=bytes(run.payload))
+        self.queue.append(run)
+
+    def clear(self) -> None:
+        self.queue.clear()
+        self.size = 0
+
+    def reset(self, *, doubtful: bool) -> None:
+        """After a recovery."""
+        self.clear()
+        self.doubtful = doubtful
+        self.transaction = None
+
+    @property
+    def first(self) -> Gap | None:
+        """The gap that is to be filled next."""
+        first = self.queue[0] if self.queue else None
+        return first if isinstance(first, Gap) else None
+
+    def way(self, gap: Gap) -> Way | None:
+        """How `gap` is filled; None if it must not be filled."""
+        settings = self.settings
+        if gap.stop <= settings.begin:
+            return "beginning"
+        if settings.filler_from is not None and gap.stop - gap.start >= settings.filler_from:
+            return None if settings.stops else "filler"
+        return settings.gaps
+
+    def note(self, way: Way, offsets: int, *, whole: bool) -> None:
+        """Counts `offsets` that were filled; `whole`: with them a gap is filled."""
+        filled = self.filled
+        if whole and way != "beginning":
+            filled = filled.replace(gaps=filled.gaps + 1)
+        self.filled = filled.replace(**{way: getattr(filled, way) + offsets})
+
+    def filled_to(self, end: int) -> list[Batch]:
+        """The first gap is filled up to `end`: the batches that are due now."""
+        gap = self.first
+        assert gap is not None
+        if end < gap.stop:
+            self.queue[0] = gap._replace(start=end)
+            return []
+        self.queue.popleft()
+        due: list[Batch] = []
+        while self.queue and isinstance(batch := self.queue[0], Batch):
+            due.append(batch)
+            self.size -= batch.size
+            self.queue.popleft()
+        return due

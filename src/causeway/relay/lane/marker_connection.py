@@ -1,0 +1,115 @@
+"""Sends WriteTxnMarkers requests to a target broker, one at a time: each marker takes one offset, and
+no consumer sees it.
+
+A marker has no sequence, so a lane must know the fate of each one. One request at a time keeps that
+simple; the gaps of all partitions of the broker share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from causeway.cluster import Cluster
+from causeway.errors import ProtocolError
+from causeway.relay.lane.flow import Flow
+from causeway.relay.lane.lease import LeaseGuard
+from causeway.relay.lane.outlet import OutletState
+from causeway.wire import Connection, Marker, markers
+
+MOST_MARKERS = 500  # in a request: a broker takes some 100 ms for them
+
+
+class SentMarkers(NamedTuple):
+    flow: Flow
+    outlet: OutletState
+    count: int
+
+
+@dataclass(slots=True, eq=False)
+class MarkerConnection:
+    """Not thread-safe; belongs to one lane's loop. `ready`: outlets whose first gap is due.
+    `sent_at` (monotonic): of the request without a response."""
+
+    connection: Connection
+    version: int
+    ready: dict[OutletState, Flow] = field(default_factory=dict)
+    sent_at: float = 0.0
+    _sent: dict[markers.Written, SentMarkers] = field(default_factory=dict)
+    _correlation_id: int = 0
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._sent)
+
+    def send(self, lease: LeaseGuard, now: float) -> None:
+        """Sends the markers for all gaps that are due, unless a request has no response yet. Raises
+        OSError."""
+        if self._sent or not self.ready or not lease.lasts():
+            return
+        most = max(1, MOST_MARKERS // len(self.ready))
+        written: list[Marker] = []
+        for outlet, flow in self.ready.items():
+            gap = outlet.gaps.first if outlet.gaps is not None else None
+            if gap is None or outlet.unanswered:
+                continue  # its flow was paused meanwhile
+            count = min(gap.stop - gap.start, most)
+            topic, partition = outlet.by_name
+            producer_id, epoch = outlet.producer
+            written.append(Marker(producer_id, epoch, topic, partition, count))
+            self._sent[producer_id, topic, partition] = SentMarkers(flow, outlet, count)
+            outlet.unanswered += 1
+        self.ready.clear()
+        if not written:
+            return
+        connection = self.connection
+        self._correlation_id = connection.next_correlation_id()
+        buffers, size = markers.build(
+            self._correlation_id, self.version, connection.client_id_bytes, written
+        )
+        self.sent_at = now
+        connection.queue(buffers, size)
+        self.flush(lease)
+
+    def flush(self, lease: LeaseGuard) -> None:
+        lease.send(self.connection.flush)
+
+    def receive(self) -> Iterator[tuple[SentMarkers, int]]:
+        """The markers that are answered, with the error code. Raises ConnectionError or
+        ProtocolError; then the connection is dead, and `abandon` names what stays unanswered."""
+        for frame in self.connection.receive():
+            number, errors = markers.parse(frame)
+            if not self._sent or number != self._correlation_id:
+                cause = "an answer to a request that was never sent"
+                raise ProtocolError("write markers", "", cause)
+            for key, sent in self._sent.items():
+                if key not in errors:
+                    cause = "the answer leaves it out"
+                    raise ProtocolError("write markers", sent.flow.subject, cause)
+            answered, self._sent = self._sent, {}
+            for key, sent in answered.items():
+                sent.outlet.unanswered -= 1
+                yield sent, errors[key]
+
+    def abandon(self) -> set[Flow]:
+        """Closes the connection; the flows whose markers may or may not have been written."""
+        self.connection.close()
+        for sent in self._sent.values():
+            sent.outlet.unanswered = 0
+        lost = {sent.flow for sent in self._sent.values()}
+        self._sent = {}
+        return lost
+
+
+def open_markers(cluster: Cluster, node: int) -> MarkerConnection:
+    """Opens a connection, for a helper's thread: blocks. Raises CausewayError."""
+    connection = cluster.open_connection(node)
+    try:
+        version = connection.api_version(
+            markers.API_KEY, markers.HIGHEST_VERSION, markers.LOWEST_VERSION
+        )
+    except BaseException:
+        connection.close()
+        raise
+    return MarkerConnection(connection, version)
