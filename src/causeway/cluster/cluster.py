@@ -55,6 +55,7 @@ class Cluster(ClusterClient):
     init_transactional_id = producers.init_transactional_id
     knows_transactional_id = producers.knows_transactional_id
     last_sequences = producers.last_sequences
+    active_producers = producers.active_producers
     produce_batch = producers.produce_batch
 
 

@@ -1,7 +1,7 @@
 """Cuts batches at gaps, for targets that keep the source's offsets.
 
-    source offsets   0 1 2 . . 5 6 .        kept: one batch with offsets [0, 1, 2, 5, 6]
-                     └─run─┘ gap └run┘ gap
+source offsets   0 1 2 . . 5 6 .        kept: one batch with offsets [0, 1, 2, 5, 6]
+                 └─run─┘ gap └run┘ gap
 """
 
 from __future__ import annotations

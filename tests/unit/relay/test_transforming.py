@@ -77,7 +77,9 @@ class _Lane:
         )
         self.flow.state, self.flow.unsettled = State.RUNNING, False
         self.on_the_way = self.flow.on_the_way = OnTheWay(cast(Any, self.stage))
-        self.transforming = Transforming(cast(Any, self), cast(Any, self), cast(Any, self))
+        self.transforming = Transforming(
+            cast(Any, self), cast(Any, self), cast(Any, self), lambda _: None
+        )
 
     def send(self, *batches: Batch, upto: int) -> None:
         self.flow.position = upto

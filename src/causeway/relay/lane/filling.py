@@ -1,8 +1,8 @@
 """Fills the gaps of flows that keep the source's offsets, so that the next record gets its own.
 
-    all before it is acknowledged ──► fence (once, if earlier requests may arrive) ──► fill ──► go on
-                                                                      markers: over a connection
-                                                                      else: in a helper's thread
+all before it is acknowledged ──► fence, if earlier requests may arrive ──► fill ──► go on
+                                                  markers: over a connection
+                                                  else: in a helper's thread
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Filling:
 
     def _fill(self, flow: Flow, outlet: OutletState, gaps: Gaps, gap: Gap) -> None:
         if gap.start != outlet.end:
-            raise StopPartition(f"internal error: a gap at {gap.start}, the target ends at {outlet.end}")
+            what = f"a gap begins at offset {gap.start}, and the target ends at {outlet.end}"
+            raise StopPartition(f"internal error: {what}")
         way = gaps.way(gap)
         if way is None:
             raise StopPartition(
@@ -104,13 +105,15 @@ class Filling:
                 not_before=flow.late_by,
             )
         producer_id, epoch = outlet.producer
+        # An earlier lane may have taken the epoch after the last one that it reported.
+        epoch = max(epoch, outlet.spec.producer_epoch + 1)
         if epoch >= HIGHEST_EPOCH:
             raise StopPartition(
-                f"its producer has used all {HIGHEST_EPOCH} epochs: start with --adopt, which takes "
-                "another one"
+                f"its producer has used all {HIGHEST_EPOCH} epochs: `causeway restart --refill` "
+                "takes another one, and copies the topic again"
             )
 
-        def fenced(answer: Transaction | None | CausewayError) -> None:
+        def fenced(answer: Transaction | CausewayError | None) -> None:
             outlet.unanswered -= 1
             self._touched[flow] = None
             if flow.state is not State.RUNNING or flow.leaving:
@@ -255,9 +258,7 @@ class Filling:
         outlet.unanswered += 1
         self._helpers.submit(fill, filled)
 
-    def _take(
-        self, flow: Flow, outlet: OutletState, way: Way, answer: int | CausewayError
-    ) -> None:
+    def _take(self, flow: Flow, outlet: OutletState, way: Way, answer: int | CausewayError) -> None:
         """Accounts for the end that the target's log has now."""
         self._touched[flow] = None
         gaps = outlet.gaps

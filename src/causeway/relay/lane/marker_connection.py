@@ -1,7 +1,6 @@
-"""Sends WriteTxnMarkers requests to a target broker, one at a time: each marker takes one offset, and
-no consumer sees it.
+"""Sends WriteTxnMarkers requests to a target broker, one at a time.
 
-A marker has no sequence, so a lane must know the fate of each one. One request at a time keeps that
+Each marker takes one offset, and no consumer sees it. A marker has no sequence, so a lane must know the fate of each one. One request at a time keeps that
 simple; the gaps of all partitions of the broker share it.
 """
 
@@ -24,7 +23,7 @@ MOST_MARKERS = 500  # in a request: a broker takes some 100 ms for them
 class SentMarkers(NamedTuple):
     flow: Flow
     outlet: OutletState
-    count: int
+    markers: int
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +35,7 @@ class MarkerConnection:
     version: int
     ready: dict[OutletState, Flow] = field(default_factory=dict)
     sent_at: float = 0.0
-    _sent: dict[markers.Written, SentMarkers] = field(default_factory=dict)
+    _sent: dict[markers.Marked, SentMarkers] = field(default_factory=dict)
     _correlation_id: int = 0
 
     @property

@@ -141,8 +141,8 @@ class OutletState:
             self.copied_bytes += sum(copied) + HEADER_SIZE * len(copied)
 
     def put_runs(self, runs: Iterable[Batch | Gap]) -> None:
-        """`put_all` for an outlet that keeps offsets: what comes behind a gap waits until the gap is
-        filled."""
+        """`put_all` for an outlet that keeps offsets: what comes behind a gap waits until the gap
+        is filled."""
         gaps = self.gaps
         assert gaps is not None
         for run in runs:
@@ -261,7 +261,7 @@ class OutletState:
             del self.breaks[1::2]
 
     def report(self) -> Outlet:
-        epoch = self.producer[1]
+        epoch = max(self.producer[1], self.spec.producer_epoch)
         return self.spec.replace(pair=self.pair, exclusive=self.exclusive, producer_epoch=epoch)
 
     def trace(self) -> Trace:

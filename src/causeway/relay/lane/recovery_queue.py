@@ -67,13 +67,14 @@ class RecoveryQueue:
         helpers: Helpers,
         touched: dict[Flow, None],
         on_done: Callable[[], None],
+        on_resumed: Callable[[Flow], None] = lambda _: None,
     ) -> None:
         """Flows that change are added to `touched`. `on_done`: called when a flow of a bounded run
-        has reached its end."""
+        has reached its end; `on_resumed`: when a flow is relayed again."""
         self._connections = connections
         self._helpers = helpers
         self._touched = touched
-        self._on_done = on_done
+        self._on_done, self._on_resumed = on_done, on_resumed
         self._under_way: Counter[_Job] = Counter()
         self._lost: dict[Flow, None] = {}  # flows that need recovery
 
@@ -222,10 +223,19 @@ class RecoveryQueue:
             outlet.node = place.node
             outlet.remembered_until = 0.0
             outlet.append_times |= place.append_times
+            if outlet.gaps is not None:
+                outlet.gaps.reset(doubtful=flow.unsettled)
+                outlet.producer = outlet.spec.producer_id, place.producer_epoch
 
     def _resume(self, flow: Flow, found: Resumption) -> None:
         self._put(flow, found.outlets)
         flow.position = flow.through = min(outlet.start for outlet in flow.outlets)
+        if flow.gaps is not None:
+            # Below its beginning, and what was passed over, the source has nothing to read.
+            flow.position = max(flow.position, flow.gaps.settings.begin)
+            flow.through = flow.outlets[0].end
+            flow.put_runs((), flow.position)
+            flow.through = flow.position
         flow.newest_kept = UNKNOWN
         flow.waiting.clear()
         flow.leader_epoch = flow.relayed_epoch = found.leader_epoch
@@ -246,6 +256,7 @@ class RecoveryQueue:
             flow.assignment = flow.assignment.replace(stop_at=furthest)
         if not self.done(flow):
             self._connections.attach(flow)
+            self._on_resumed(flow)
 
 
 def _recover(

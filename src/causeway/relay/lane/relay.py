@@ -18,6 +18,7 @@ from causeway.errors import CausewayError
 from causeway.model import State
 from causeway.relay.lane import responses
 from causeway.relay.lane.connections import Connections
+from causeway.relay.lane.filling import Filling
 from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers, Look, look_for
 from causeway.relay.lane.lease import LeaseGuard
@@ -74,13 +75,24 @@ class Relay:
         )
         self._touched: dict[Flow, None] = {}
         self._transformed: dict[Flow, None] = {}
-        self._recovery = RecoveryQueue(self.connections, helpers, self._touched, on_done)
+        self._recovery = RecoveryQueue(
+            self.connections,
+            helpers,
+            self._touched,
+            on_done,
+            on_resumed=lambda flow: self._filling.look(flow),  # noqa: PLW0108 - it is made below
+        )
         self._idle_pairs = IdlePairs(helpers)
         self._leaders = Leaders(helpers, self._recovery.start_recovery)
         self._throttles = Throttles()
         self._quotas = Quotas(self._touched)
         self._look_at = 0.0
-        self._transforming = Transforming(self.connections, helpers, self._recovery)
+        self._filling = Filling(
+            self.connections, helpers, selector, lease, self._recovery, self._touched
+        )
+        self._transforming = Transforming(
+            self.connections, helpers, self._recovery, self._filling.look
+        )
 
     def turn(self, flows: Collection[Flow], now: float) -> None:
         """Does all for `flows` that needs no waiting."""
@@ -91,6 +103,7 @@ class Relay:
         # Sends come first: targets wait for them, and a fetch takes longer than a send.
         for target in self.connections.targets:
             self._guard(target, target.send, self._lease, now)
+        self._filling.turn(now)
         sources = self.connections.sources
         if self._throttles:  # else the first one would get all that they share
             random.shuffle(sources)
@@ -112,7 +125,7 @@ class Relay:
         """Sleeps while each target broker that gets records has enough work. The lane handles all
         that arrives meanwhile in one turn, unless a broker would then have nothing more to do."""
         targets = self.connections.targets
-        if any(target.lacks for target in targets):
+        if self._filling.waiting or any(target.lacks for target in targets):
             return
         busy = [target for target in targets if target.has_plenty]
         rest_s = min((target.rest_s for target in busy), default=0.0)
@@ -162,7 +175,8 @@ class Relay:
         """Fetches and sends nothing more of the flow. Transformed records that its outlets have are
         still sent, so that all outlets end at one position, where another transform can begin."""
         self._throttles.forget(flow)
-        if flow.on_the_way is not None and flow.state is State.RUNNING:
+        keeps = flow.gaps is not None
+        if flow.on_the_way is not None and not keeps and flow.state is State.RUNNING:
             self.connections.fetch_no_more(flow)
             flow.on_the_way.cancel(flow)
         else:
@@ -176,6 +190,7 @@ class Relay:
 
     def abandon(self) -> None:
         """Closes every connection to a target: queued batches must not be sent."""
+        self._filling.abandon()
         for target in self.connections.targets:
             for flow in self.connections.drop(target):
                 flow.unsettled = True
@@ -275,6 +290,8 @@ class Relay:
             self.connections.offer(flow, outlet)
         if flow.on_the_way is not None:
             self._transforming.send(flow, flow.on_the_way, kept)
+        elif flow.gaps is not None:
+            self._filling.look(flow)
         if len(fetched.records) and not touched:
             self._recovery.done(flow)
 
@@ -297,11 +314,18 @@ class Relay:
                     account(flow, outlet, sent, produced, now_ms)
                 except NeedsRecovery as needed:
                     self._recovery.start_recovery(flow, needed)
+                except StopPartition as halt:
+                    self._recovery.stop(flow, str(halt))
                 else:
-                    if flow.on_the_way is not None or flow.assignment.stop_at is not None:
+                    if (
+                        outlet.gaps is not None
+                        or flow.on_the_way is not None
+                        or flow.assignment.stop_at is not None
+                    ):
                         told[flow] = None
             # Only after the whole response is accounted for: it may contain several outlets of a
             # flow, none of which has an unanswered batch by then.
             for flow in told:
                 if flow.state is running:
+                    self._filling.look(flow)
                     self._transforming.look(flow)

@@ -22,7 +22,7 @@ from causeway.records import (
 )
 from causeway.relay.lane.flow import Diverging, Flow
 from causeway.relay.lane.outlet import UNKNOWN, OutletState, Sent, send_smaller
-from causeway.relay.recovery import Damage
+from causeway.relay.recovery import REFILL, Damage
 from causeway.relay.treatment import TreatmentNotReadyError, shares, topics_of, treat_kept
 from causeway.wire import EpochEnd, Fetched, Produced, codes
 
@@ -179,7 +179,7 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
     if outlet.gaps is not None and base_offset != first:
         raise StopPartition(
             f"the record at source offset {first} has got offset {base_offset} on the target: "
-            f"another client writes to {outlet.spec.at}, or its leader lost records ({RESTORE})"
+            f"another client writes to {outlet.spec.at}, or its leader lost records ({REFILL})"
         )
     if outlet.idempotent:
         if expected not in (base_offset, UNKNOWN):
@@ -211,12 +211,6 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
     flow.bytes += size
     flow.failures = 0
     flow.changed = True
-
-
-RESTORE = (
-    "`causeway restart --refill` copies the topic again with the same offsets, `causeway restart "
-    "--translate` goes on with translated offsets"
-)
 
 
 def wall_ms() -> int:

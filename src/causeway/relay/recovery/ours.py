@@ -103,7 +103,7 @@ class Before(NamedTuple):
 
     @classmethod
     def of(cls, batch: BatchHeader, raw: memoryview) -> Before:
-        found = _decoded(raw)
+        found = decoded(raw)
         content = content_of(found[-1]) if found and found[-1].offset == batch.last else None
         times = bool(batch.attributes & LOG_APPEND_TIME)
         return cls(batch.following, batch.last + 1, content, times)
@@ -213,7 +213,7 @@ class TargetLog:
             return LastOfOurs(count, -1, None, foreign, following=following)
         batch, raw = newest
         append_times = bool(batch.attributes & LOG_APPEND_TIME)
-        found = _decoded(raw)
+        found = decoded(raw)
         if not found:
             return LastOfOurs(count, -1, None, foreign, append_times)
         missing = batch.last - found[-1].offset  # compacted away at the batch's end
@@ -289,7 +289,7 @@ class TargetLog:
         Raises DivergedError if the log has a hole, or holds a batch of another writer.
         """
         pair = self.outlet.pair
-        stretches = _backwards(self.end)
+        stretches = backwards(self.end)
         newest = (each for at in stretches for each in deque(self.batches(*at), maxlen=1))
         batch, raw = next(newest, (None, None))
         if batch is None or raw is None:
@@ -318,7 +318,7 @@ class TargetLog:
         That holds if the target lost all our records, and records of others before them: then the
         records that were sent again lie below the pair."""
         begun = not newest.sequence
-        for start, stop in _backwards(newest.base):
+        for start, stop in backwards(newest.base):
             if begun:
                 return
             for batch, _ in self.ours(start, stop):
@@ -333,7 +333,7 @@ class TargetLog:
         """The last batch of ours below target offset `end`, of those that end before sequence
         `upto`; and whether the whole log was looked through, where it has none in `most_bytes`."""
         read = 0
-        for start, stop in _backwards(end):
+        for start, stop in backwards(end):
             found = None
             for batch, raw in self.batches(start, stop):
                 read += len(raw)
@@ -352,7 +352,7 @@ class TargetLog:
         found: dict[int, int] = {}
         for batch, raw in self.ours(pair.target, self.end):
             first = distance(pair.sequence, batch.sequence)
-            for record in _decoded(raw):
+            for record in decoded(raw):
                 index = (first + record.offset - batch.base) % SEQUENCE_SPACE
                 if index < last.count:
                     found[index] = hash(last.comparable(content_of(record)))
@@ -372,7 +372,7 @@ class TargetLog:
         )
 
 
-def _backwards(end: int) -> Iterator[tuple[int, int]]:
+def backwards(end: int) -> Iterator[tuple[int, int]]:
     """Stretches of target offsets below `end`, the last one first, each longer than the one
     before."""
     window = 1
@@ -392,7 +392,7 @@ def _shift(batch: BatchHeader) -> int:
     return (batch.base - batch.sequence) % SEQUENCE_SPACE
 
 
-def _decoded(raw: memoryview) -> list[Record]:
+def decoded(raw: memoryview) -> list[Record]:
     """None of them where they are too large to be unpacked: lanes relay those as they are."""
     try:
         return decode(raw)

@@ -25,6 +25,7 @@ from causeway.model import Loss, Pair, TopicPartition
 from causeway.records import HEADER_SIZE, LENGTH_OVERHEAD, advance, keep, records_of
 from causeway.relay.messages import Assignment
 from causeway.relay.recovery.ours import PairTooHighError, TargetLog
+from causeway.relay.recovery.preserved import end_of_copy
 from causeway.relay.recovery.retrace import (
     SourceLog,
     check_epoch,
@@ -136,12 +137,18 @@ def _recover_one(
             assignment.is_ours_alone(outlet),
             remembered,
         )
-        resumed.append(_find_place(request, log, found))
+        if assignment.preserve is None:
+            resumed.append(_find_place(request, log, found))
+        else:
+            producers = value_of(survey.producers.get(outlet.at, ()))
+            resumed.append(end_of_copy(request, log, found, producers))
     first = min(resumed, key=lambda each: each.pair.source)
     position = first.pair.source
     starts = [each.pair.source if each.lost_from is None else each.lost_from for each in resumed]
-    if min(starts) < log.start:
-        raise LossError(assignment, Loss(min(starts), log.start, "deleted"), tuple(resumed))
+    begins = assignment.preserve.begin if assignment.preserve else 0
+    start = max(min(starts), begins)
+    if start < log.start:
+        raise LossError(assignment, Loss(start, log.start, "deleted"), tuple(resumed))
     source_end = log.end
     if source_end < position:  # or another lane has mirrored what came since it was asked for
         source_end = _end_of(source, assignment, committed=assignment.read_committed)

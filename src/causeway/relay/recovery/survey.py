@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from causeway.cluster import EARLIEST, LATEST, Cluster, offsets_at, raw_batches, value_of
+from causeway.cluster import (
+    EARLIEST,
+    LATEST,
+    ActiveProducer,
+    Cluster,
+    offsets_at,
+    raw_batches,
+    value_of,
+)
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import Pair, TopicPartition, same_topic
 from causeway.records import BatchHeader
@@ -55,7 +63,7 @@ class ResumedOutlet:
     `node` leads the target partition, whose log ends at `end`; `exclusive`: we are the only writer;
     `append_times`: the target gives our records times of its own (LogAppendTime). `lost_from`: the
     pair begins at the source's log start, and the copy ended at this offset or later; None: it
-    ended at the pair."""
+    ended at the pair. `producer_epoch`: to go on with, if the outlet keeps offsets."""
 
     pair: Pair
     end: int
@@ -64,6 +72,7 @@ class ResumedOutlet:
     node: int
     epoch: int = -1
     lost_from: int | None = None
+    producer_epoch: int = -1
 
 
 class TooEarlyError(CausewayError):
@@ -99,6 +108,8 @@ class Survey:
     # The last sequence of each producer that the leader remembers, where others may write or
     # batches without an answer may have arrived.
     remembered: Mapping[TopicPartition, Mapping[int, int] | CausewayError]
+    # The producers that the leader remembers, of partitions that keep offsets.
+    producers: Mapping[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]
 
     @classmethod
     def take(cls, requests: Sequence[RecoveryRequest], source: Cluster, target: Cluster) -> Survey:
@@ -110,6 +121,7 @@ class Survey:
         sought = [(r, o) for r, o in feeds if o.producer_id >= 0]
         unsettled = {o.at for r, o in sought if r.unsettled}
         shared = {o.at for r, o in sought if not r.assignment.is_ours_alone(o)}
+        keeping = {o.at for r, o in sought if r.assignment.preserve is not None}
         late_by: dict[TopicPartition, float] = {}
         for request in requests:
             one = request.assignment
@@ -134,7 +146,11 @@ class Survey:
                 lambda led: _settled_ends(target, led, unsettled & led, producers, late_by),
             ),
             remembered=_with_errors(
-                target_leaders, lambda led: _remembered(target, (shared | unsettled) & led)
+                target_leaders,
+                lambda led: _remembered(target, ((shared | unsettled) - keeping) & led),
+            ),
+            producers=_with_errors(
+                target_leaders, lambda led: _or_none(target.active_producers(keeping & led))
             ),
         )
 
@@ -218,6 +234,13 @@ def _remembered(
         place: {} if is_unsupported(answer) else answer
         for place, answer in target.last_sequences(places).items()
     }
+
+
+def _or_none(
+    answers: Mapping[TopicPartition, tuple[ActiveProducer, ...] | CausewayError],
+) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
+    """No producers of a leader that cannot be asked: then the log shows them."""
+    return {place: () if is_unsupported(each) else each for place, each in answers.items()}
 
 
 def _judged(
