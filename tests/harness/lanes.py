@@ -27,6 +27,7 @@ from causeway.relay import (
     LaneConnection,
     LaneReport,
     Lease,
+    Preserve,
     ToDriver,
     new_secret,
 )
@@ -94,16 +95,27 @@ class LaneDriver:
         self.target.close()
 
     def claim(
-        self, topic: str, target_topic: str, *, outlets: int | None = None, **more: Any
+        self,
+        topic: str,
+        target_topic: str,
+        *,
+        outlets: int | None = None,
+        keeps: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> list[Assignment]:
         """Assign every partition of `topic`, from its start; `outlets`: how many target
-        partitions each feeds by key (None: its namesake alone)."""
+        partitions each feeds by key (None: its namesake alone). `keeps`: each record keeps its
+        offset; the fields of Preserve that are not the default."""
         source, target = _described(self.source, topic), _described(self.target, target_topic)
         places = [TopicPartition(target_topic, p) for p in sorted(target.partitions)]
         ends = self.target.list_offsets(places, -1)
         starts = self.source.list_offsets([TopicPartition(topic, p) for p in source.partitions], -2)
         made = []
         for partition in sorted(source.partitions):
+            start = _offset(starts[TopicPartition(topic, partition)])
+            if keeps is not None:
+                own = {"begin": start, "gaps": "markers", "transactional_id": "causeway.A.B"}
+                more["preserve"] = Preserve(**own | dict(keeps))
             fed = [partition] if outlets is None else list(range(outlets))
             ids = self.target.init_producer_ids(len(fed))
             made.append(
@@ -123,7 +135,7 @@ class LaneDriver:
                             producer_id=producer_id,
                             producer_epoch=epoch,
                             pair=Pair(
-                                source=_offset(starts[TopicPartition(topic, partition)]),
+                                source=start if keeps is None else _offset(ends[places[p]]),
                                 target=_offset(ends[places[p]]),
                                 sequence=0,
                             ),

@@ -1,7 +1,8 @@
 """Sends WriteTxnMarkers requests to a target broker, one at a time.
 
-Each marker takes one offset, and no consumer sees it. A marker has no sequence, so a lane must know the fate of each one. One request at a time keeps that
-simple; the gaps of all partitions of the broker share it.
+Each marker takes one offset, and no consumer sees it. A marker has no sequence, so a lane must know
+the fate of each one. One request at a time keeps that simple; the gaps of all partitions of the
+broker share it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,234 @@
+"""Each record has the offset on the target that it has on the source, over real brokers.
+
+Both sides are read by an independent client. A lane runs without Spark (tests/harness/lanes.py); it
+is given the assignments that a driver would make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from causeway.model import State, TopicPartition
+from tests.harness.kafka.cluster import LocalCluster
+from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
+from tests.harness.lanes import LaneDriver, client
+from tests.harness.mirror import FOREVER, Mirror
+from tests.harness.raw_batches import Rec, raw_batch
+from tests.harness.waiting import await_until
+from tests.harness.writers import write_transactions
+
+pytestmark = pytest.mark.integration
+
+WAYS = pytest.mark.parametrize("gaps", ["markers", "transactions"])
+BILLION = 1_000_000_000
+
+
+@pytest.fixture
+def mirror(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+) -> Iterator[Mirror]:
+    with LaneDriver(
+        client("A", source_cluster.bootstrap), client("B", target_cluster.bootstrap)
+    ) as driver:
+        yield Mirror(driver, source, target, prefix + "t", "A." + prefix + "t")
+
+
+def by_offset(records: list[Record]) -> list[tuple[object, ...]]:
+    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
+
+
+def assert_same_offsets(mirror: Mirror, *, read_committed: bool = True) -> int:
+    """Both kinds of readers of the target see the source's records, and both logs end at the same
+    offset. Returns their number."""
+    wanted = mirror.source.read(mirror.topic, read_committed=read_committed)
+    for level in (True, False):
+        found = mirror.target.read(mirror.name, read_committed=level)
+        for partition, records in wanted.items():
+            assert by_offset(found[partition]) == by_offset(records), f"partition {partition}"
+    assert mirror.target.offsets(mirror.name) == mirror.source.offsets(mirror.topic)
+    return sum(map(len, wanted.values()))
+
+
+def test_a_dense_topic(mirror: Mirror) -> None:
+    mirror.create(2)
+    mirror.source.produce(
+        mirror.topic, [Outgoing(value=b"%d" % i, partition=i % 2) for i in range(5000)]
+    )
+    mirror.run(keeps={})
+    assert assert_same_offsets(mirror) == 5000
+
+
+@WAYS
+@pytest.mark.parametrize("read_committed", [True, False])
+def test_commits_and_aborts(mirror: Mirror, gaps: str, read_committed: bool) -> None:
+    mirror.create(2)
+    write_transactions(mirror.source, mirror.topic, 30, seed=7)
+    mirror.source.await_transactions(mirror.topic)
+    mirror.run(keeps={"gaps": gaps}, read_committed=read_committed)
+    assert assert_same_offsets(mirror, read_committed=read_committed) > 100
+
+
+def test_a_marker_at_the_end_is_filled_at_once(mirror: Mirror) -> None:
+    mirror.create()
+    mirror.claim(keeps={})
+    mirror.driver.start_lane(0)
+    with mirror.source.transactional(mirror.topic) as transactions:
+        for number in range(3):
+            transactions.begin()
+            transactions.send(mirror.topic, b"%d" % number)
+            transactions.commit()
+            mirror.source.await_transactions(mirror.topic)
+            await_until(
+                lambda number=number: mirror.target.offsets(mirror.name) == {0: 2 * number + 2},
+                what="the target ends with the marker",
+            )
+    assert assert_same_offsets(mirror) == 3
+    report = mirror.driver.reports["A->B", mirror.topic, 0]
+    assert report.filled is not None
+    await_until(
+        lambda: mirror.driver.reports["A->B", mirror.topic, 0].filled.markers == 3,  # type: ignore[union-attr]
+        what="a report of the markers",
+    )
+
+
+@pytest.mark.parametrize("start", [437, 1_000_437])
+def test_a_log_that_begins_above_zero(mirror: Mirror, start: int) -> None:
+    mirror.create()
+    fill_source(mirror, start)
+    mirror.source.produce(mirror.topic, [b"%d" % i for i in range(1000)])
+    mirror.run(keeps={})
+    assert assert_same_offsets(mirror) == 1000
+    assert mirror.target.offsets(mirror.name) == {0: start + 1000}
+
+
+def fill_source(mirror: Mirror, start: int) -> None:
+    """The source's log begins and ends at `start`."""
+    from causeway.cluster import filling, transactions
+
+    cluster, at = mirror.driver.source, TopicPartition(mirror.topic, 0)
+    fill = transactions.begin(cluster, mirror.topic, 60_000)
+    filling.fill(cluster, fill, at, 0, start, keyed=False, delete=True, on_step=lambda _: True)
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.001",
+    "delete.retention.ms": "0",
+    **FOREVER,
+}
+
+
+def compact(mirror: Mirror) -> None:
+    for turn in range(3):
+        mirror.source.produce(
+            mirror.topic,
+            [Outgoing(key=b"%d" % (i * i % 50), value=b"%d %d" % (turn, i)) for i in range(500)],
+            codec="zstd",
+        )
+    feed = iter(range(10_000))
+
+    def cleaned() -> bool:
+        mirror.source.produce(mirror.topic, [Outgoing(key=b"feed", value=b"%d" % next(feed))])
+        return len(mirror.source.read(mirror.topic)[0]) < 200
+
+    await_until(cleaned, 60, "the source is compacted", poll_s=0.3)
+    mirror.source.rest_cleaner(mirror.topic)
+
+
+def test_a_compacted_topic_by_markers(mirror: Mirror) -> None:
+    mirror.create(config=COMPACTED, target_config={**FOREVER, "cleanup.policy": "compact"})
+    compact(mirror)
+    mirror.run(keeps={})
+    assert_same_offsets(mirror)
+
+
+def test_a_large_gap_of_a_compacted_topic_by_filler(mirror: Mirror) -> None:
+    """read_committed consumers see no filler; others see it, until the target compacts it."""
+    mirror.create(config=COMPACTED, target_config={**FOREVER, "cleanup.policy": "compact"})
+    compact(mirror)
+    mirror.run(keeps={"filler_from": 100})
+    wanted = mirror.source.read(mirror.topic)
+    found = mirror.target.read(mirror.name, read_committed=True)
+    assert by_offset(found[0]) == by_offset(wanted[0])
+    assert mirror.target.offsets(mirror.name) == mirror.source.offsets(mirror.topic)
+    filled = mirror.driver.reports["A->B", mirror.topic, 0].filled
+    assert filled is not None
+    assert filled.filler > 100
+
+
+def test_a_large_gap_stops_if_filler_is_not_allowed(mirror: Mirror) -> None:
+    mirror.create(config=COMPACTED, target_config={**FOREVER, "cleanup.policy": "compact"})
+    compact(mirror)
+    mirror.claim(keeps={"filler_from": 100, "stops": True})
+    mirror.driver.start_lane(0)
+    reason = mirror.await_state(State.STOPPED)
+    assert "causeway.offsets.filler = allow" in reason, reason
+
+
+@pytest.mark.parametrize("kind", ["none", "gzip", "snappy", "lz4", "zstd", "append-times"])
+def test_every_codec(mirror: Mirror, kind: str) -> None:
+    times = {"message.timestamp.type": "LogAppendTime"} if kind == "append-times" else {}
+    mirror.create(config=FOREVER | times)
+    codec = "none" if times else kind
+    for size in (1, 3000):
+        with mirror.source.transactional(f"{mirror.topic}{size}", codec=codec) as transactions:
+            for number in range(5):
+                transactions.begin()
+                values = (b"%d %d" % (number, i) + b"x" * size for i in range(40))
+                transactions.send(mirror.topic, *values)
+                transactions.commit()
+    mirror.source.await_transactions(mirror.topic)
+    mirror.run(keeps={})
+    assert assert_same_offsets(mirror) == 400
+
+
+def test_a_foreign_record_stops_the_partition_before_anything_else_is_sent(mirror: Mirror) -> None:
+    mirror.create()
+    mirror.claim(keeps={})
+    mirror.driver.start_lane(0)
+    mirror.source.produce(mirror.topic, [b"one", b"two"])
+    mirror.await_mirrored()
+    mirror.target.produce(mirror.name, [b"foreign"])
+    mirror.source.produce(mirror.topic, [b"three"])
+    reason = mirror.await_state(State.STOPPED)
+    assert "the record at source offset 2 has got offset 3" in reason, reason
+    assert "--refill" in reason
+
+
+@pytest.mark.parametrize("foreign", ["plain", "transaction"])
+def test_a_foreign_record_is_found_at_the_next_start(mirror: Mirror, foreign: str) -> None:
+    mirror.create()
+    mirror.source.produce(mirror.topic, [b"one", b"two"])
+    mirror.run(keeps={})
+    if foreign == "plain":
+        mirror.target.produce(mirror.name, [b"foreign"])
+    else:
+        with mirror.target.transactional(mirror.name) as transactions:
+            transactions.begin()
+            transactions.send(mirror.name, b"foreign")
+            transactions.commit()
+    mirror.source.produce(mirror.topic, [b"three", b"four", b"five"])
+    mirror.driver.start_lane(1)
+    reason = mirror.await_state(State.STOPPED)
+    assert "--refill" in reason, reason
+
+
+def test_a_batch_that_grew_over_an_old_copy_is_not_accepted(mirror: Mirror) -> None:
+    """The target's last record is not the source's: its topic was written by something else."""
+    mirror.create()
+    mirror.source.produce(mirror.topic, [b"one", b"two"])
+    mirror.driver.target.produce_batch(
+        TopicPartition(mirror.name, 0),
+        raw_batch([Rec(offset=0, value=b"ONE"), Rec(offset=1, value=b"TWO")]),
+    )
+    mirror.claim(keeps={})
+    mirror.driver.start_lane(0)
+    reason = mirror.await_state(State.STOPPED)
+    assert "is not the source's" in reason, reason
