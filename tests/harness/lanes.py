@@ -114,8 +114,12 @@ class LaneDriver:
         for partition in sorted(source.partitions):
             start = _offset(starts[TopicPartition(topic, partition)])
             if keeps is not None:
-                own = {"begin": start, "gaps": "markers", "transactional_id": "causeway.A.B"}
-                more["preserve"] = Preserve(**own | dict(keeps))
+                own: dict[str, Any] = {
+                    "begin": start,
+                    "gaps": "markers",
+                    "transactional_id": "causeway.A.B",
+                }
+                more["preserve"] = Preserve(**{**own, **keeps})
             fed = [partition] if outlets is None else list(range(outlets))
             ids = self.target.init_producer_ids(len(fed))
             made.append(

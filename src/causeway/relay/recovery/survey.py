@@ -149,9 +149,7 @@ class Survey:
                 target_leaders,
                 lambda led: _remembered(target, ((shared | unsettled) - keeping) & led),
             ),
-            producers=_with_errors(
-                target_leaders, lambda led: _or_none(target.active_producers(keeping & led))
-            ),
+            producers=_with_errors(target_leaders, lambda led: _producers(target, keeping & led)),
         )
 
 
@@ -236,10 +234,11 @@ def _remembered(
     }
 
 
-def _or_none(
-    answers: Mapping[TopicPartition, tuple[ActiveProducer, ...] | CausewayError],
+def _producers(
+    target: Cluster, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
     """No producers of a leader that cannot be asked: then the log shows them."""
+    answers = target.active_producers(places) if places else {}
     return {place: () if is_unsupported(each) else each for place, each in answers.items()}
 
 
