@@ -35,7 +35,7 @@ HIGHEST_EPOCH = 32_000  # of a producer, a 16-bit number
 _Broker = tuple[str, int]  # a cluster's key, and a node
 
 
-class Filling:
+class GapFiller:
     """Not thread-safe; belongs to one lane's loop."""
 
     def __init__(

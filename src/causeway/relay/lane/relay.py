@@ -18,7 +18,7 @@ from causeway.errors import CausewayError
 from causeway.model import State
 from causeway.relay.lane import responses
 from causeway.relay.lane.connections import Connections
-from causeway.relay.lane.filling import Filling
+from causeway.relay.lane.filling import GapFiller
 from causeway.relay.lane.flow import Flow, OnTheWay
 from causeway.relay.lane.helpers import Helpers, Look, look_for
 from causeway.relay.lane.lease import LeaseGuard
@@ -87,7 +87,7 @@ class Relay:
         self._throttles = Throttles()
         self._quotas = Quotas(self._touched)
         self._look_at = 0.0
-        self._filling = Filling(
+        self._filling = GapFiller(
             self.connections, helpers, selector, lease, self._recovery, self._touched
         )
         self._transforming = Transforming(
