@@ -19,9 +19,9 @@ from causeway.daemon.partitions import (
     GoOn,
     Stop,
     assignment,
+    beginnings,
     others,
 )
-from causeway.daemon.partitions.claiming import Claimer, _Beginning
 from causeway.daemon.partitions.decisions import Candidate, IfSame, Offsets, Wish
 from causeway.errors import AuthorizationError
 from causeway.link_topics import ClaimStart, PartitionProgress, decode_entry, encode_entry
@@ -218,7 +218,7 @@ class Alters:
         return dict.fromkeys(changes, self._error)
 
 
-def made_room(begin: Begin, target: Alters, *, deletes: bool = False) -> tuple[int, Found]:
+def made_room(begin: Begin, target: Alters, *, deletes: bool = False) -> tuple[list[Begin], Found]:
     one = Candidate(
         topic=replace(KEPT, compacted=True, deletes=deletes),
         partition=0,
@@ -227,23 +227,46 @@ def made_room(begin: Begin, target: Alters, *, deletes: bool = False) -> tuple[i
         link=LINK,
         wish=NO_WISH,
     )
-    sides = SimpleNamespace(target_admin=target)
-    claimer = Claimer(cast(Any, sides), LINK, NO_WISH, cast(Any, None), cast(Any, None))
+    empty = Log()
+    empty.start = empty.end = LATER.log_start
+    log_of = FakeCluster("t", SOURCE_ID, {0: empty}, False)
+    sides = SimpleNamespace(source=log_of, target_admin=target)
     found = Found()
-    begins = [_Beginning(one, begin, never_fed=True, taken_over=False)]
-    return len(claimer._make_room(begins, found)), found
+    begins = [beginnings.Beginning(one, begin, never_fed=True, taken_over=False)]
+    return [each.begin for each in beginnings.prepared(begins, cast(Any, sides), found)], found
+
+
+def test_a_large_gap_at_the_start_of_a_compacted_log_is_a_part_of_the_beginning() -> None:
+    begin = Begin(start=0, targets=(0,), offsets_from=200)
+    for first, begins_at in ((12_000, 12_000), (9_000, 200)):
+        source = log((first, b"a"))
+        source.start = 200
+        claimed = replace(LATER, end=source.end)
+        one = Candidate(
+            topic=replace(KEPT, compacted=True),
+            partition=0,
+            progress=None,
+            offsets=claimed,
+            link=LINK,
+            wish=NO_WISH,
+        )
+        sides = SimpleNamespace(source=FakeCluster("t", SOURCE_ID, {0: source}, False))
+        sides.target_admin = Alters()
+        given = [beginnings.Beginning(one, begin, never_fed=True, taken_over=False)]
+        (after,) = beginnings.prepared(given, cast(Any, sides), Found())
+        assert after.begin.offsets_from == begins_at
 
 
 def test_a_compacted_topic_takes_deletion_while_its_beginning_is_filled() -> None:
     begin, target = Begin(start=0, targets=(0,), offsets_from=200), Alters()
-    assert made_room(begin, target)[0] == 1
+    assert made_room(begin, target)[0] == [begin]
     assert target.asked == {"A.orders": topic_configs.WITH_DELETION}
     for done in (replace(begin, start=200), replace(begin, offsets_from=-1)):
-        assert made_room(done, untouched := Alters())[0] == 1
+        assert made_room(done, untouched := Alters())[0] == [done]
         assert untouched.asked == {}
-    assert made_room(begin, untouched := Alters(), deletes=True)[0] == 1
+    assert made_room(begin, untouched := Alters(), deletes=True)[0] == [begin]
     assert untouched.asked == {}
     refused = Alters(AuthorizationError("alter configs of", "A.orders"))
     left, found = made_room(begin, refused)
-    assert left == 0
+    assert left == []
     assert [each.topic for each in found.problems] == [str(TopicPartition("orders", 0))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from causeway.config import LinkSettings
 from causeway.control import (
@@ -14,12 +13,11 @@ from causeway.control import (
     Transforms,
     claim_checks,
     mm2_offsets,
-    topic_changes,
-    topic_configs,
 )
 from causeway.daemon.clients import Sides
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery, routing
+from causeway.daemon.partitions import beginnings, claims, discovery, routing
+from causeway.daemon.partitions.beginnings import Beginning
 from causeway.daemon.partitions.claims import Behind, places_behind
 from causeway.daemon.partitions.deciding import decide
 from causeway.daemon.partitions.decisions import (
@@ -62,16 +60,6 @@ class Taken:
     rows: Sequence[Row]
     ends: Mapping[TopicPartition, int]
     claims: Sequence[Entry]
-
-
-class _Beginning(NamedTuple):
-    """`never_fed`: nothing was mirrored of the partition before; `taken_over`: the target has
-    records that another tool has copied."""
-
-    one: Candidate
-    begin: Begin
-    never_fed: bool
-    taken_over: bool
 
 
 @dataclass(slots=True)
@@ -144,7 +132,7 @@ class Claimer:
             decisions = self._look_behind(decisions, alone_in_s, found)
         rows: list[Row] = []
         passed: list[Row] = []
-        begins: list[_Beginning] = []
+        begins: list[Beginning] = []
         turns: list[tuple[Candidate, GoByKey]] = []
         for one, decided in decisions:
             decision = decided
@@ -177,9 +165,8 @@ class Claimer:
                     if one.start is not None:
                         # Otherwise it would begin there again after the next restart.
                         begin = replace(begin, by=one.start.by)
-                    begins.append(_Beginning(one, begin, never_fed=new, taken_over=copied))
-        begins = self._make_room(begins, found)
-        begun = self._claim(begins)
+                    begins.append(Beginning(one, begin, never_fed=new, taken_over=copied))
+        begun = self._claim(beginnings.prepared(begins, self.sides, found))
         by_key = self._turn(turns)
         rows += [*begun, *by_key, *passed]
         for row in rows:
@@ -327,25 +314,7 @@ class Claimer:
         _log.info("adopt", extra={"link": self.link.name, "partition": str(one.at), "at": start})
         return Begin(start=start, targets=(adopt.target,))
 
-    def _make_room(self, begins: Sequence[_Beginning], found: Found) -> list[_Beginning]:
-        """Those of `begins` that can begin: their topics take the deletion of their beginnings,
-        which a compacted topic does not. control/configs.py takes that back afterwards."""
-        wanted = {
-            one.topic.target
-            for one, begin, *_ in begins
-            if begin.start < begin.offsets_from and not one.topic.deletes
-        }
-        if not wanted:
-            return list(begins)
-        changes = dict.fromkeys(wanted, topic_configs.WITH_DELETION)
-        errors = topic_changes.alter_configs(changes, self.sides.target_admin)
-        failed = {topic: next(iter(each.values())) for topic, each in errors.items() if each}
-        for each in begins:
-            if (error := failed.get(each.one.topic.target)) is not None:
-                found.trouble(str(each.one.at), error)
-        return [each for each in begins if each.one.topic.target not in failed]
-
-    def _claim(self, begins: Sequence[_Beginning]) -> list[Row]:
+    def _claim(self, begins: Sequence[Beginning]) -> list[Row]:
         count = sum(len(each.begin.targets) for each in begins)
         producers = claims.producers(self.link, self.sides.target, count)
         rows = []
