@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 from causeway.cli.common import console, grid, into, load, print_json, styled, waiting, with_chosen
 from causeway.cli.guard import complain
 from causeway.cli.options import ClustersOption, FileArgument, JsonOption
-from causeway.cli.words import count
+from causeway.cli.words import count, duration
 from causeway.errors import CausewayError, PartitionsFailedError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
     from causeway.config import TransformSettings
-    from causeway.operate.plan import LinkPlan, OwnTopic, Start, TransformPlan
+    from causeway.operate.plan import (
+        KeptOffsets,
+        LinkPlan,
+        OwnTopic,
+        Start,
+        TransformPlan,
+    )
 
 _CHANGES = 20  # partitions in the output
 
@@ -81,6 +87,7 @@ def _show(out: Output, each: LinkPlan) -> None:
     starts: defaultdict[str, list[Start]] = defaultdict(list)
     for start in each.starts:
         starts[start.topic].append(start)
+    kept = {one.topic: one for one in each.offsets.topics}
     treated_by = {topic: one.settings for one in each.transforms for topic in one.topics}
     if each.mirrored:
         records = ["records"] if each.transforms else []
@@ -91,7 +98,7 @@ def _show(out: Output, each: LinkPlan) -> None:
                 topic.target,
                 *([_treated(treated_by.get(topic.source))] if each.transforms else []),
                 str(topic.partitions),
-                _starts(starts[topic.source]),
+                _starts(starts[topic.source]) + _kept(kept.get(topic.source)),
                 "; ".join(changes[topic.target]) or "nothing to change",
             )
         out.print(table)
@@ -208,6 +215,15 @@ def _starts(starts: Sequence[Start]) -> str:
             way + (f": {left_out:,} earlier records are left out" if left_out else "") + of
         )
     return "; ".join(words) or "?"
+
+
+def _kept(kept: KeptOffsets | None) -> str:
+    if kept is None:
+        return ""
+    if not kept.fills:
+        return "; same offsets"
+    took = duration(max(1000, 1000 * kept.seconds))
+    return f"; same offsets: {kept.fills:,} are filled first, in about {took}"
 
 
 def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:

@@ -8,7 +8,6 @@ from causeway.cluster.admin import (
     MESSAGE_FORMAT,
     ConfigEntry,
     NewTopic,
-    cluster_rights,
     disks,
     knows_producers,
     versions_of_brokers,
@@ -52,4 +51,5 @@ from causeway.cluster.producers import (
     transactional_ids,
     young_since_ms,
 )
+from causeway.cluster.rights import cluster_rights, denies_transactional_id, topic_rights
 from causeway.cluster.transactions import Transaction

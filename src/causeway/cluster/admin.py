@@ -1,5 +1,5 @@
 """Topics and their configuration, in bulk: a result or an error for each item. And brokers: API
-versions, disks, and the rights that the cluster grants to this client."""
+versions and disks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from kafka.protocol.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeLogDirsRequest,
     IncrementalAlterConfigsRequest,
 )
 
-from causeway.cluster.acls import OPERATIONS
 from causeway.cluster.client import ClusterClient
 from causeway.cluster.metadata import value_of
 from causeway.errors import BrokerError, CausewayError
@@ -302,18 +300,6 @@ KNOWN_MESSAGE_FORMAT: Final = "2.8"
 def knows_producers(version: str | None) -> bool:
     """Of one of these configs' values; None where there is none, as since Kafka 4.0."""
     return version is None or re.match(r"0\.([0-9]|10)(\.|-|$)", version) is None
-
-
-def cluster_rights(cluster: ClusterClient) -> frozenset[str] | None:
-    """Operations that we may do on the cluster itself, such as ALTER; all of them if it has no
-    authorizer. None if it does not say."""
-    request = DescribeClusterRequest(
-        include_cluster_authorized_operations=True, max_version=apis.DESCRIBE_CLUSTER.highest
-    )
-    answer = cluster.call(request)
-    raise_error(answer, "ask for our rights on", str(cluster))
-    found: set[int] | None = answer.authorized_operations
-    return None if found is None else frozenset(OPERATIONS[n] for n in found if n < len(OPERATIONS))
 
 
 def versions_of_brokers(cluster: ClusterClient, timeout_s: float | None = None) -> Brokers:

@@ -130,14 +130,15 @@ def _outdated(one: PartitionMetadata, where: str, newest: int) -> PartitionMetad
     return replace(one, leader=-1, error=error)
 
 
-def metadata_request(topics: list[str] | None) -> Any:
+def metadata_request(topics: list[str] | None, *, with_rights: bool = False) -> Any:
     """A request for the brokers and the topics with these names; None: all topics. Creates no
-    topic."""
+    topic. `with_rights`: with what we may do to each topic."""
     return MetadataRequest(
         topics=topics
         if topics is None
         else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
         allow_auto_topic_creation=False,
+        include_topic_authorized_operations=with_rights,
         min_version=apis.METADATA.lowest,
         max_version=apis.METADATA.highest,
     )

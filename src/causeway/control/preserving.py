@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from causeway.cluster import Cluster, TopicMetadata, cluster_rights
+from causeway.cluster import Cluster, TopicMetadata, cluster_rights, versions_of_brokers
 from causeway.config import LinkSettings, TransformSettings
 from causeway.errors import CausewayError, ConfigError
-from causeway.wire import is_unsupported
+from causeway.wire import apis, is_unsupported
 
 Way = Literal["markers", "transactions"]
 FILLED_PER_S: Final = 3_000_000  # offsets of a partition's beginning, measured
@@ -33,7 +33,7 @@ def refusal(
     transform = link.transform_of(topic)
     if link.declared_sole_writer is False:
         place = link.places.get("causeway.sole.writer", "causeway.sole.writer")
-        return _refused(
+        return refused(
             topic,
             f"{place} = false: others may write to {target}, and their records would take its "
             "offsets",
@@ -41,7 +41,7 @@ def refusal(
             link,
         )
     if link.delivery != "exactly-once":
-        return _refused(
+        return refused(
             topic,
             f"causeway.delivery = {link.delivery}: a record that comes twice would take the offset "
             "of the next one",
@@ -49,21 +49,21 @@ def refusal(
             link,
         )
     if link.partitioning != "same":
-        return _refused(
+        return refused(
             topic,
             "keys choose the target partitions, so its records do not stay together",
             "mirror it by a MirrorMaker 2 file",
             link,
         )
     if there > partitions:
-        return _refused(
+        return refused(
             topic,
             f"{target} on {link.target.alias} has {there} partitions, and {topic} has {partitions}",
             f"delete {target} so that it is created with as many",
             link,
         )
     if transform is not None and (why := _why_not_one(transform)) is not None:
-        return _refused(topic, f"its transform {transform.name} {why}", "change the query", link)
+        return refused(topic, f"its transform {transform.name} {why}", "change the query", link)
     return None
 
 
@@ -79,7 +79,8 @@ def _why_not_one(transform: TransformSettings) -> str | None:
     return None
 
 
-def _refused(topic: str, cause: str, remedy: str, link: LinkSettings) -> ConfigError:
+def refused(topic: str, cause: str, remedy: str, link: LinkSettings) -> ConfigError:
+    """The error about a topic that cannot keep its offsets."""
     return ConfigError(
         "keep the offsets of",
         f"{topic} of {link.source.alias}",
@@ -102,6 +103,9 @@ def filling(link: LinkSettings, target: Cluster) -> Filling:
     if link.offset_gaps != "auto":
         return Filling(way=link.offset_gaps)
     alias = link.target.alias
+    brokers = versions_of_brokers(target).values()
+    if not all(apis.WRITE_TXN_MARKERS.is_in(versions) for versions in brokers):
+        return Filling(way="transactions", lacks=f"a broker of {alias} has no WriteTxnMarkers")
     try:
         rights = cluster_rights(target)
     except CausewayError as error:

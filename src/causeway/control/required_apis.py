@@ -208,6 +208,13 @@ NEEDS: Final = (
     ),
     ApiNeed(
         "target",
+        (apis.DESCRIBE_CLUSTER,),
+        "whether markers may fill gaps of offset-preserving partitions",
+        "gaps are filled by empty transactions, unless causeway.offsets.gaps = markers",
+        when=_preserves_offsets,
+    ),
+    ApiNeed(
+        "target",
         (apis.DELETE_RECORDS,),
         "the beginning of offset-preserving partitions",
         "no partition that begins above offset 0 keeps its offsets",

@@ -116,6 +116,18 @@ def _isolation(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     )
 
 
+def _offsets(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
+    topics = flow.says("causeway.offsets.preserve.topics")
+    if flow.says("causeway.offsets").lower() == "preserve":
+        topics = "each topic"
+    if topics:
+        yield BehaviourDifference(
+            f"offsets of the records of {topics}",
+            "others than on the source",
+            "the same as on the source",
+        )
+
+
 def _trouble(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     yield BehaviourDifference(
         "source truncated, or deleted and recreated",
@@ -274,6 +286,7 @@ _ALL: Final[tuple[Callable[[EnabledFlow, Entries], Iterator[BehaviourDifference]
     _delivery,
     _names,
     _isolation,
+    _offsets,
     _trouble,
     _groups,
     _offset_syncs,

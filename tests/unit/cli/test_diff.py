@@ -45,3 +45,16 @@ def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["brokers"] == "docs/reference/brokers.md"
     assert [key["use"] for key in found["keys"]] == ["acts"] * 4 + ["without meaning"]
     assert {"what", "flows", "mirror_maker_2", "causeway", "key"} == found["differences"][0].keys()
+
+
+def test_kept_offsets_are_a_difference(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def differences() -> list[str]:
+        found = json.loads(said(capsys, "diff", file, "--json"))["differences"]
+        return [one["what"] for one in found if one["what"].startswith("offsets of the records")]
+
+    assert differences() == []
+    text = file.read_text()
+    file.write_text(text + "A->B.causeway.offsets.preserve.topics = pay.*\n")
+    assert differences() == ["offsets of the records of pay.*"]
+    file.write_text(text + "A->B.causeway.offsets = preserve\n")
+    assert differences() == ["offsets of the records of each topic"]

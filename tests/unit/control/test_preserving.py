@@ -14,7 +14,7 @@ from causeway.control.topics import TopicPlan, plan
 from causeway.errors import AuthorizationError, BrokerError
 from causeway.filters import compile_patterns
 from causeway.model import Loss, State
-from causeway.wire import codes
+from causeway.wire import apis, codes
 from tests.builders import records
 from tests.builders.settings import link
 from tests.builders.topics import entries, mirrored, observed
@@ -118,6 +118,26 @@ class Rights:
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
+
+
+@pytest.fixture(autouse=True)
+def versions(monkeypatch: pytest.MonkeyPatch) -> dict[int, dict[int, tuple[int, int]]]:
+    """Of the target's brokers."""
+    markers = apis.WRITE_TXN_MARKERS
+    found = {1: {markers.key: (markers.lowest, markers.highest)}}
+    monkeypatch.setattr(preserving, "versions_of_brokers", lambda _: found)
+    return found
+
+
+def test_brokers_without_markers_get_transactions(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[int, dict[int, tuple[int, int]]]
+) -> None:
+    monkeypatch.setattr(preserving, "cluster_rights", Rights(frozenset({"CLUSTER_ACTION"})))
+    versions[2] = {}
+    found = preserving.filling(keeping(), cast(Cluster, None))
+    assert found == preserving.Filling(
+        way="transactions", lacks="a broker of B has no WriteTxnMarkers"
+    )
 
 
 OLD = BrokerError("ask", "B", "too old", code=codes.UNSUPPORTED_VERSION, name="UNSUPPORTED_VERSION")

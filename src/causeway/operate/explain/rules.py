@@ -199,6 +199,19 @@ def treatment(link: LinkSettings, topic: str) -> Iterator[Fact]:
         yield Fact("each record", f"{step.text} ({link.places.get(key, key)})")
 
 
+def offsets(link: LinkSettings, topic: str) -> Fact | None:
+    """The rule that lets the topic keep its offsets."""
+    if not link.preserves(topic):
+        return None
+    key = "causeway.offsets"
+    text = f"the same as on {link.source.alias}"
+    if link.offsets == "preserve":
+        return Fact("offsets", f"{text} ({link.places.get(key, key)} = preserve)")
+    key = f"{key}.preserve.topics"
+    by = next((each.pattern for each in link.preserve_topics if excludes([each], topic)), "")
+    return Fact("offsets", f"{text} ({link.places.get(key, key)}: {by})")
+
+
 def _after(link: LinkSettings, one: TransformSettings) -> Sequence[TransformSettings]:
     names = [each.name for each in link.transforms]
     return link.transforms[names.index(one.name) + 1 :]

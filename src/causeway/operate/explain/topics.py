@@ -64,7 +64,7 @@ def explain_topic(
         found.append(rules.naming(link, decision))
         found += rules.same_target(link, decision.target_name, links)
         found += rules.treatment(link, topic)
-        found += filter(None, [rules.transform(link, topic)])
+        found += filter(None, [rules.transform(link, topic), rules.offsets(link, topic)])
     asked = list(_asked(facts.standing, Scope(topic, partition)))
     found += [_fact(each) for each in asked]
     found += _states(known)

@@ -78,7 +78,7 @@ def with_other_writers(links: Sequence[LinkPlan]) -> tuple[LinkPlan, ...]:
         for topic in each.mirrored:
             writing = writers[link.target.bootstrap, topic.target]
             others = [(name, source) for name, source in writing if name != link.name]
-            if others and link.sole_writer:
+            if others and link.is_sole_writer(topic.source):
                 listed = ", ".join(f"{source} by {name}" for name, source in others)
                 error = ConfigError(
                     "mirror",

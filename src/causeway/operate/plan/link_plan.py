@@ -21,6 +21,7 @@ from causeway.control import (
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.operate.plan.internal_topics import OwnTopic
+from causeway.operate.plan.offsets import OffsetsPlan
 from causeway.operate.plan.starts import Start
 from causeway.operate.plan.transforms import TransformPlan
 
@@ -60,6 +61,7 @@ class LinkPlan:
     subjects: tuple[Due, ...] = ()
     # Partitions whose records went through another transform so far, and the consequence.
     changed: tuple[tuple[TopicPartition, str], ...] = ()
+    offsets: OffsetsPlan = field(default_factory=OffsetsPlan)
     problems: tuple[TopicProblem, ...] = ()
     notes: tuple[str, ...] = ()
     error: CausewayError | None = None
@@ -105,8 +107,11 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
                 "offset": start.offset,
                 "source_first": start.first,
                 "source_end": start.end,
+                "offsets_to_fill": start.fills,
             }
         )
+    kept = {one.topic: one.as_json() for one in each.offsets.topics}
+    filling = each.offsets.filling
     return {
         "link": each.link.name,
         "source": each.link.source.alias,
@@ -123,9 +128,14 @@ def _link_json(each: LinkPlan) -> dict[str, Any]:
                 "notes": list(topic.notes),
                 "transform": transform_of.get(topic.source),
                 "starts": starts[topic.source],
+                "keeps_offsets": topic.preserves,
+                "offsets": kept.get(topic.source),
             }
             for topic in each.mirrored
         ],
+        "offset_gaps": None
+        if filling is None
+        else {"filled_by": filling.way, "lacks": filling.lacks},
         "transforms": [one.as_json() for one in each.transforms],
         "treatments": [{"kind": one.kind, "text": one.text} for one in each.link.treatments],
         "transform_changes": [

@@ -36,7 +36,7 @@ from causeway.errors import (
 )
 from causeway.link_topics import ProgressContents, ProgressTopic
 from causeway.model import TopicPartition
-from causeway.operate.plan import conflicts, internal_topics, starts, transforms
+from causeway.operate.plan import conflicts, internal_topics, offsets, starts, transforms
 from causeway.operate.plan.link_plan import LinkPlan, Plan, problem
 from causeway.operate.plan.transforms import Checks
 from causeway.operate.try_transform import OnStep
@@ -108,6 +108,8 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     synced = _plan_configs(source, target, planned.mirrored, link, filling)
     allowed = _plan_acls(source, target, planned.mirrored, link)
     subjects, clashes = _plan_schemas(link, planned.mirrored)
+    transformed = transforms.plan(link, checks, [topic.source for topic in planned.mirrored])
+    kept = offsets.plan(link, target, planned.mirrored, begun.partitions, transformed, there)
     return LinkPlan(
         link=link,
         mirrored=planned.mirrored,
@@ -117,7 +119,8 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
         acls=allowed,
         new_progress_topic=None if has_run else link.progress_topic,
         subjects=subjects,
-        transforms=transforms.plan(link, checks, [topic.source for topic in planned.mirrored]),
+        transforms=transformed,
+        offsets=kept,
         changed=tuple(
             (at, change)
             for topic in planned.mirrored
@@ -131,9 +134,11 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
             *synced.problems,
             *map(problem, allowed.problems),
             *clashes,
+            *kept.problems,
         ),
         notes=(
             *begun.notes,
+            *kept.notes,
             *map(str, lacks),
             *conflicts.loops(link, source, target, observed.source_topics),
         ),

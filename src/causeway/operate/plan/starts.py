@@ -47,7 +47,8 @@ class How(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """`offset`: the first source record that would be mirrored; None if only a search or an
-    operator can decide. `first` and `end`: of the source log."""
+    operator can decide. `first` and `end`: of the source log. `fills`: offsets to fill before the
+    first record, so that it has its own."""
 
     topic: str
     partition: int
@@ -55,6 +56,7 @@ class Start:
     offset: int | None
     first: int
     end: int
+    fills: int = 0
 
     @property
     def left_out(self) -> int:
@@ -139,6 +141,12 @@ def plan(
         if at in copied or isinstance(decision, Adopt):
             taken_over.add(at)
         how, offset = _start_of(decision)
+        fills = 0
+        if isinstance(decision, Begin) and decision.offsets_from >= 0:
+            offset = max(decision.start, decision.offsets_from)
+            fills = offset - decision.start
+            if isinstance(decided, IfSame):
+                how = How.GO_ON
         starts.append(
             Start(
                 topic=topic.source,
@@ -147,6 +155,7 @@ def plan(
                 offset=offset,
                 first=place.log_start,
                 end=place.end,
+                fills=fills,
             )
         )
         if isinstance(decision, Stop):

@@ -287,3 +287,14 @@ def test_what_becomes_of_each_record_names_its_key(tmp_path: Path) -> None:
         "left out if it has been on B, by its headers, else marked as from A"
         " (causeway.provenance (line 8))",
     ]
+
+
+def test_the_key_that_keeps_offsets_is_named(tmp_path: Path) -> None:
+    one = explain(tmp_path, "orders", more="A->B.causeway.offsets = preserve\n")
+    assert told(one, "offsets") == ["the same as on A (A->B.causeway.offsets (line 7) = preserve)"]
+    listed = "causeway.offsets.preserve.topics = pay.*, ord.*\n"
+    one = explain(tmp_path, "orders", more=listed)
+    assert told(one, "offsets") == [
+        "the same as on A (causeway.offsets.preserve.topics (line 7): ord.*)"
+    ]
+    assert told(explain(tmp_path, "orders"), "offsets") == []

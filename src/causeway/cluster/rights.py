@@ -1,0 +1,64 @@
+"""The rights that a cluster grants to this client, as far as it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from kafka.protocol.admin import DescribeClusterRequest, DescribeTransactionsRequest
+
+from causeway.cluster.acls import OPERATIONS
+from causeway.cluster.client import TRANSACTION, ClusterClient
+from causeway.cluster.metadata import metadata_request
+from causeway.errors import AuthorizationError, BrokerError
+from causeway.wire import apis, codes, raise_error
+
+
+def cluster_rights(cluster: ClusterClient) -> frozenset[str] | None:
+    """Operations that we may do on the cluster itself, such as ALTER; all of them if it has no
+    authorizer. None if it does not say. Raises CausewayError."""
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=True, max_version=apis.DESCRIBE_CLUSTER.highest
+    )
+    answer = cluster.call(request)
+    raise_error(answer, "ask for our rights on", str(cluster))
+    return _named(answer.authorized_operations)
+
+
+def topic_rights(
+    cluster: ClusterClient, topics: Collection[str]
+) -> dict[str, frozenset[str] | None]:
+    """The same for each of `topics` that exists. Raises CausewayError."""
+    if not topics:
+        return {}
+    request = metadata_request(sorted(topics), with_rights=True)
+    answer = cluster.call(request)
+    return {
+        topic.name: _named(topic.authorized_operations)
+        for topic in answer.topics
+        if not topic.error_code
+    }
+
+
+def denies_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool:
+    """Whether the cluster has no right for us on a transactional id. False if it does not say.
+    Raises CausewayError if its coordinator does not answer."""
+
+    def check(answer: Any) -> None:
+        state = answer.transaction_states[0]
+        if state.error_code != codes.TRANSACTIONAL_ID_NOT_FOUND:
+            raise_error(state, "look up transactional id", f"{transactional_id} on {cluster}")
+
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    try:
+        cluster.call(request, check=check, coordinator_of=(TRANSACTION, transactional_id))
+    except AuthorizationError:
+        return True
+    except BrokerError as error:
+        if error.retriable:
+            raise
+    return False
+
+
+def _named(found: set[int] | None) -> frozenset[str] | None:
+    return None if found is None else frozenset(OPERATIONS[n] for n in found if n < len(OPERATIONS))
