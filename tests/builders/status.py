@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from causeway.config.reading import Expiry
-from causeway.link_topics import RuleCounts, TaskRecord, Transformed
+from causeway.link_topics import Filled, RuleCounts, TaskRecord, Transformed
 from causeway.model import Spread, State
 from causeway.status import (
     CheckpointTiming,
@@ -14,6 +14,7 @@ from causeway.status import (
     LinkProblem,
     LinkStatus,
     PartitionStatus,
+    Preserving,
     Role,
     Snapshot,
     Timing,
@@ -21,6 +22,13 @@ from causeway.status import (
 )
 
 NOW = 1_700_000_000.0
+# Its beginning is being filled, for another six seconds.
+KEPT = Preserving(
+    offsets_from=1_000,
+    filled_to=400,
+    per_s=100.0,
+    filled=Filled(gaps=2, beginning=400, markers=5),
+)
 LATENCY = Timing(last=7.0, recent=Spread(4, 40, 3, 20))
 
 

@@ -181,7 +181,7 @@ def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
             "–" if one.mirrored_to is None else number(one.mirrored_to),
             _of(one.lag_records, one.held_records),
             duration(one.lag_ms),
-            str(one.state),
+            f"{one.state}, preserving" if one.preserving else str(one.state),
         )
         for one in each.partitions
     ]

@@ -26,6 +26,7 @@ from causeway.status import (
     TopicStatus,
     TransformStatus,
     counts_of,
+    preserved,
     rank,
     rules_of,
     shaped,
@@ -337,7 +338,13 @@ def _link_of(each: LinkView) -> shapes.Link:
 
 def _partition(link: str, one: PartitionStatus) -> shapes.Partition:
     size = one.lag_bytes
-    return shaped(shapes.Partition, one, link=link, lag_bytes=None if size is None else round(size))
+    return shaped(
+        shapes.Partition,
+        one,
+        link=link,
+        lag_bytes=None if size is None else round(size),
+        preserving=preserved(one.preserving),
+    )
 
 
 def _tasks(view: View, link: str | None) -> list[tuple[str, TaskRecord]]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, field
 
 from causeway.link_topics import Value
-from causeway.status import Rule
+from causeway.status import Preserved, Rule
 
 Item = TypeVar("Item")
 _REF: Final = "#/components/schemas/{name}"
@@ -132,6 +132,14 @@ class Partition(Shape):
     partition: int
     target_topic: str
     transform: str | None
+    preserving: Annotated[
+        Preserved | None,
+        _about(
+            "Null: offsets are translated. Else each record from offsets_from on has the same "
+            "offset on both sides; filled_to and left_s (an estimate) while the offsets below are "
+            "filled; the offsets and gaps that were filled in this run, by the way."
+        ),
+    ]
     state: str
     reason: str | None
     lane: int | None

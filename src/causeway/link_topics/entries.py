@@ -116,6 +116,16 @@ class Filled(Value, omit_defaults=True):
     transactions: int = 0
     filler: int = 0
 
+    def plus(self, other: Filled) -> Filled:
+        """The sum of both."""
+        return Filled(
+            gaps=self.gaps + other.gaps,
+            beginning=self.beginning + other.beginning,
+            markers=self.markers + other.markers,
+            transactions=self.transactions + other.transactions,
+            filler=self.filler + other.filler,
+        )
+
 
 # The order of the fields below is their order in a record.
 
@@ -170,6 +180,11 @@ class PartitionProgress(Value, kw_only=True):
         """Whether the target's log is still being filled up to the first record."""
         return self.position < self.offsets_from
 
+    @property
+    def mirrored_to(self) -> int:
+        """The source offset from which on records are not mirrored; -1 if it is unknown."""
+        return max(self.position, self.offsets_from)
+
     def reached(self, end: int) -> PartitionProgress:
         """The progress of a partition that preserves offsets, whose target's log ends at `end`."""
         (outlet,) = self.outlets
@@ -189,7 +204,7 @@ class PartitionProgress(Value, kw_only=True):
     def first_unmirrored(self) -> int:
         """The timestamp (ms) of the first record that is not mirrored; -1 if it is unknown."""
         dated = self.dated
-        return dated.timestamp if dated is not None and dated.offset == self.position else -1
+        return dated.timestamp if dated is not None and dated.offset == self.mirrored_to else -1
 
 
 class LeaseRecord(Value, kw_only=True):

@@ -89,8 +89,19 @@ _TABLE: Final[Mapping[str, Mapping[tuple[str, ...], Mapping[str, str]]]] = {
             "has skipped since it was claimed: the source deleted them before they were "
             "mirrored, or they are damaged. Offsets that were deleted during the first copy do "
             "not count.",
+            "causeway_preserving": "1 if the partition preserves offsets; no sample otherwise.",
+            "causeway_preserving_offsets_left": "Offsets of a partition that preserves offsets "
+            "that are yet to be filled before its first record; 0 once it mirrors.",
+            "causeway_gaps_filled_total": "Gaps that were filled in this run, of a partition that "
+            "preserves offsets.",
             "causeway_partition_offset_map_points": "Points of the map that translates offsets;"
             " at most 1,024, then some are removed.",
+        },
+        (*_PARTITION, "way"): {
+            "causeway_offsets_filled_total": "Offsets without a record that were filled in this "
+            "run, of a partition that preserves offsets: below the first record (`beginning`), "
+            "and in gaps by transaction markers (`markers`), empty transactions "
+            "(`transactions`) or aborted records (`filler`).",
         },
         (*_PARTITION, "state"): {
             "causeway_partition_state": "1 for the state of the partition: waiting, recovering,"

@@ -12,9 +12,17 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from causeway.link_topics import TaskRecord, Transformed
+from causeway.link_topics import Filled, TaskRecord, Transformed
 from causeway.metrics.catalogue import CHECKPOINT, METRICS, SOURCE
-from causeway.status import LinkStatus, PartitionStatus, Role, Snapshot, Timing, TransformStatus
+from causeway.status import (
+    LinkStatus,
+    PartitionStatus,
+    Preserving,
+    Role,
+    Snapshot,
+    Timing,
+    TransformStatus,
+)
 
 _PROCESS: Final = CollectorRegistry()
 ProcessCollector(registry=_PROCESS)
@@ -188,6 +196,8 @@ def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus) ->
     }
     page.add_all("causeway_partition_", labels, about_partition)
     page.add("causeway_partition_state", (*labels, partition.state), 1)
+    if partition.preserving is not None:
+        _add_preserving(page, labels, partition.preserving)
     mirrored = (link.source, link.target, partition.target_topic, number)
     about_mirror = {
         "record_count": partition.records,
@@ -198,3 +208,13 @@ def _add_partition(page: _Page, link: LinkStatus, partition: PartitionStatus) ->
     page.add_all(f"{SOURCE}_", mirrored, about_mirror)
     page.add_timing(f"{SOURCE}_record_age_ms", mirrored, partition.ages)
     page.add_timing(f"{SOURCE}_replication_latency_ms", mirrored, partition.latencies)
+
+
+def _add_preserving(page: _Page, labels: tuple[str, ...], found: Preserving) -> None:
+    page.add("causeway_preserving", labels, 1)
+    left = 0 if found.filled_to is None else found.offsets_from - found.filled_to
+    page.add("causeway_preserving_offsets_left", labels, left)
+    filled = found.filled or Filled()
+    page.add("causeway_gaps_filled_total", labels, filled.gaps)
+    for way in ("beginning", "markers", "transactions", "filler"):
+        page.add("causeway_offsets_filled_total", (*labels, way), getattr(filled, way))

@@ -15,7 +15,16 @@ from causeway.status.states import (
     worst,
 )
 from causeway.status.summaries import TopicStatus, Totals, topic_of, topics_of, totals
-from causeway.status.to_json import Rule, as_json, counts_of, picked, rules_of, shaped
+from causeway.status.to_json import (
+    Preserved,
+    Rule,
+    as_json,
+    counts_of,
+    picked,
+    preserved,
+    rules_of,
+    shaped,
+)
 from causeway.status.values import (
     CheckpointTiming,
     DriverStatus,
@@ -25,6 +34,7 @@ from causeway.status.values import (
     LinkStatus,
     Look,
     PartitionStatus,
+    Preserving,
     Role,
     Snapshot,
     Timing,

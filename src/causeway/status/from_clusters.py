@@ -24,6 +24,7 @@ from causeway.status import judging, lag
 from causeway.status.judging import ClusterFacts, driver_of
 from causeway.status.values import LinkProblem, LinkStatus, PartitionStatus
 
+_MEASURED_S = 1.0
 Ends = Mapping[TopicPartition, OffsetAt | CausewayError]
 
 
@@ -161,6 +162,7 @@ def _partitions(
             source, mirrored, read_committed=link.fetch.read_committed
         )
     target_ends = asking.result()
+    filled_per_s = _filled_per_s(target, contents, target_ends)
     starts = _starts(link, source, contents, mirrored)
     empty = [tp for tp, end in target_ends.items() if end == 0 and tp in mirrored]
     firsts = source.list_offsets(empty, EARLIEST) if empty else {}
@@ -183,6 +185,7 @@ def _partitions(
                 source_first=_offset(firsts.get(tp)),
                 first_unmirrored=oldest.get(tp),
                 ended=standing.hold_of(tp) if standing.has_ended(tp) else None,
+                filled_per_s=filled_per_s.get(tp),
                 by_file=by_file,
             ),
             link,
@@ -257,6 +260,20 @@ def _target_ends(target: Cluster, contents: ProgressContents) -> dict[TopicParti
     }
     ends = target.list_offsets(list(alone.values()), LATEST) if alone else {}
     return {tp: end for tp, at in alone.items() if (end := _offset(ends[at])) is not None}
+
+
+def _filled_per_s(
+    target: Cluster, contents: ProgressContents, ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, float]:
+    """How fast the beginnings of target logs are filled, measured for a second if there are any."""
+    partitions = {tp: each for tp, each in contents.partitions.items() if each.begins}
+    if not partitions:
+        return {}
+    begun = time.monotonic()
+    time.sleep(_MEASURED_S)
+    later = _target_ends(target, replace(contents, partitions=partitions))
+    passed = time.monotonic() - begun
+    return {tp: (end - ends[tp]) / passed for tp, end in later.items() if tp in ends}
 
 
 def _offset(found: OffsetAt | CausewayError | None) -> int | None:

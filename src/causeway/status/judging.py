@@ -26,7 +26,7 @@ from causeway.link_topics import (
 from causeway.model import ENDED, State, TopicPartition
 from causeway.status import lag
 from causeway.status.states import NO_DRIVER, SOURCE_UNAVAILABLE
-from causeway.status.values import DriverStatus, PartitionStatus, TransformStatus
+from causeway.status.values import DriverStatus, PartitionStatus, Preserving, TransformStatus
 
 
 class ClusterFacts(Value):
@@ -37,7 +37,8 @@ class ClusterFacts(Value):
     position, or where a first run would begin. `target_end`: where the mirror ends, if the link is
     its only writer; `source_first`: where the source begins, asked for if that is 0.
     `first_unmirrored`: the time of the first record that is not mirrored (ms). `ended`: how
-    the mirror has ended, and why; `by_file`: why the file lets no record be copied."""
+    the mirror has ended, and why; `filled_per_s`: if its beginning is being filled, so fast;
+    `by_file`: why the file lets no record be copied."""
 
     end: OffsetAt | CausewayError | None = None
     top: OffsetAt | CausewayError | None = None
@@ -47,6 +48,7 @@ class ClusterFacts(Value):
     source_first: int | None = None
     first_unmirrored: int | None = None
     ended: Hold | None = None
+    filled_per_s: float | None = None
     by_file: str | None = None
 
 
@@ -91,7 +93,11 @@ def partition_status(
     if isinstance(end, CausewayError) and reason is None:
         reason = str(end)
     lost = claim_checks.note(progress) if progress else None
-    reason = "; ".join(filter(None, (reason, facts.held, lost))) or None
+    preserving = None
+    if progress is not None:
+        preserving = Preserving.of(progress, facts.target_end, facts.filled_per_s)
+    filling = None if preserving is None else preserving.note
+    reason = "; ".join(filter(None, (reason, facts.held, lost, filling))) or None
     if facts.ended is not None:  # then it does not matter what a driver does
         state, reason = facts.ended
     return PartitionStatus(
@@ -107,6 +113,7 @@ def partition_status(
         lag_ms=lag.lag_ms(left, stamp, now_ms),
         lost=progress.lost if progress else 0,
         unacknowledged=claim_checks.unacknowledged(progress) if progress else 0,
+        preserving=preserving,
         noted_ms=progress.written_at if progress else None,
         **_by_topic(link, tp.topic),
     )
@@ -148,8 +155,9 @@ def _state(
 
 
 def reached(progress: PartitionProgress) -> int | None:
-    """The position; None for a partition that was stopped before it had begun."""
-    return progress.position if progress.position >= 0 else None
+    """See PartitionProgress.mirrored_to; None for a partition that was stopped before it had
+    begun."""
+    return progress.mirrored_to if progress.position >= 0 else None
 
 
 def deleted_partitions(
@@ -183,7 +191,7 @@ def without_source(
             progress,
             *(standing.hold_of(tp) or (SOURCE_UNAVAILABLE, progress.reason)),
             source_end=progress.source_end if progress.source_end >= 0 else None,
-            lag_records=(left := lag.lag_records(progress.source_end, progress.position)),
+            lag_records=(left := lag.lag_records(progress.source_end, progress.mirrored_to)),
             lag_ms=lag.lag_ms(
                 left,
                 progress.first_unmirrored,
@@ -220,6 +228,7 @@ def _by_progress(
         mirrored_to=reached(progress),
         lag_records=lag_records,
         lag_ms=lag_ms,
+        preserving=Preserving.of(progress),
         noted_ms=progress.written_at,
         gone_ms=progress.gone_at if progress.gone_at >= 0 else None,
         **_by_topic(link, progress.topic),

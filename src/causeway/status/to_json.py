@@ -10,9 +10,31 @@ from msgspec import Struct, field
 
 from causeway.control import geo_topics
 from causeway.link_topics import RuleCounts, Value, directive_as_json
-from causeway.status.values import DriverStatus, LinkProblem, LinkStatus, TransformStatus
+from causeway.status.values import (
+    DriverStatus,
+    LinkProblem,
+    LinkStatus,
+    Preserving,
+    TransformStatus,
+)
 
 S = TypeVar("S", bound=Struct)
+
+
+class _Filled(Value, kw_only=True):
+    gaps: int
+    beginning: int
+    markers: int
+    transactions: int
+    filler: int
+
+
+class Preserved(Value, kw_only=True):
+    offsets_from: int
+    filled_to: int | None
+    per_s: float | None = field(name="filled_per_s")
+    left_s: float | None
+    filled: _Filled | None
 
 
 class _Partition(Value, kw_only=True):
@@ -26,6 +48,7 @@ class _Partition(Value, kw_only=True):
     held_records: int | None
     lag_ms: int | None
     unacknowledged: int = field(name="lost_records")
+    preserving: Preserved | None
     state: str
     reason: str | None
 
@@ -106,6 +129,13 @@ def picked(of: object, names: str, **more: Any) -> dict[str, Any]:
     return {key or name: getattr(of, name) for key, _, name in pairs} | more
 
 
+def preserved(found: Preserving | None) -> Preserved | None:
+    if found is None:
+        return None
+    filled = None if found.filled is None else shaped(_Filled, found.filled)
+    return shaped(Preserved, found, filled=filled)
+
+
 def rules_of(counts: Collection[RuleCounts]) -> list[Rule]:
     return [shaped(Rule, each) for each in counts]
 
@@ -121,7 +151,9 @@ def _link(each: LinkStatus) -> _Link:
         _Link,
         each,
         error=None if each.error is None else str(each.error),
-        partitions=[shaped(_Partition, one) for one in each.partitions],
+        partitions=[
+            shaped(_Partition, one, preserving=preserved(one.preserving)) for one in each.partitions
+        ],
         tasks=[
             shaped(_Task, one, done_at=one.done_at if one.done_at >= 0 else None)
             for one in each.tasks

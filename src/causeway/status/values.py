@@ -18,7 +18,9 @@ from causeway.errors import CausewayError
 from causeway.link_topics import (
     THE_LINK,
     Directive,
+    Filled,
     LinkDirectives,
+    PartitionProgress,
     RuleCounts,
     TaskRecord,
     Transformed,
@@ -44,6 +46,54 @@ class Timing(Value):
 
     last: float
     recent: Spread | None
+
+
+class Preserving(Value):
+    """A partition that preserves offsets, see PartitionProgress. `filled_to`: the offset up to
+    which the beginning of the target's log is filled, None once it is; at `per_s` offsets a second,
+    if that is measured. `filled`: how many offsets were filled in this run, known to the leading
+    driver alone."""
+
+    offsets_from: int
+    filled_to: int | None = None
+    per_s: float | None = None
+    filled: Filled | None = None
+
+    @classmethod
+    def of(
+        cls,
+        progress: PartitionProgress,
+        filled_to: int | None = None,
+        per_s: float | None = None,
+        filled: Filled | None = None,
+    ) -> Preserving | None:
+        """None for a partition whose offsets are translated. `filled_to`: if that is more than the
+        progress."""
+        if not progress.preserves:
+            return None
+        at = max(progress.position, -1 if filled_to is None else filled_to)
+        if not progress.begins or at >= progress.offsets_from:
+            return cls(offsets_from=progress.offsets_from, filled=filled)
+        return cls(
+            offsets_from=progress.offsets_from, filled_to=at, per_s=per_s or None, filled=filled
+        )
+
+    @property
+    def left_s(self) -> float | None:
+        """The time until the beginning is filled, None if it is filled, or if the rate is not
+        known."""
+        if self.filled_to is None or not self.per_s:
+            return None
+        return (self.offsets_from - self.filled_to) / self.per_s
+
+    @property
+    def note(self) -> str | None:
+        """How far the beginning is filled, in words; None once it is."""
+        if self.filled_to is None:
+            return None
+        share = self.filled_to / self.offsets_from
+        left = "" if self.left_s is None else f", about {self.left_s:,.0f} s left"
+        return f"its beginning is filled: {share:.0%} of {self.offsets_from:,} offsets{left}"
 
 
 class PartitionStatus(Value):
@@ -80,6 +130,7 @@ class PartitionStatus(Value):
     lost: int = 0
     unacknowledged: int = 0
     transform: str | None = None
+    preserving: Preserving | None = None
     noted_ms: int | None = None
     gone_ms: int | None = None
     heartbeats: bool = False

@@ -7,9 +7,10 @@ import pytest
 
 from causeway.control import Held
 from causeway.daemon.partitions import Registry, Row
-from causeway.link_topics import OffsetMap, OffsetMapRecord
+from causeway.link_topics import Filled, OffsetMap, OffsetMapRecord
 from causeway.model import Pair, State
 from causeway.relay import Trace
+from causeway.status import Preserving
 from causeway.translation import CourseKey
 from tests.builders.daemon import MIRROR, holds, outlet, row, says
 
@@ -167,3 +168,28 @@ def test_the_time_that_an_open_transaction_holds_records_back_grows() -> None:
     it.take_report(holds(140))
     first, later = (it.status(it.heard_at + seconds, 0).held_ms for seconds in (100.0, 200.0))
     assert later - first == 100_000
+
+
+def test_the_beginning_of_a_partition_that_preserves_offsets_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    it = row()
+    it.progress = it.progress.replace(offsets_from=90)
+    now = 1_000.0
+    monkeypatch.setattr("causeway.daemon.partitions.rows.time.monotonic", lambda: now)
+    it.take_report(says(State.RUNNING, 10))
+    assert it.status(now, 0).reason == "its beginning is filled: 11% of 90 offsets"
+    now = 1_004.0
+    it.take_report(says(State.RUNNING, 30).replace(filled=Filled(beginning=30)))
+
+    status = it.status(now, 0)
+
+    assert status.preserving == Preserving(
+        offsets_from=90, filled_to=30, per_s=5.0, filled=Filled(beginning=30)
+    )
+    assert status.reason == "its beginning is filled: 33% of 90 offsets, about 12 s left"
+    assert (status.mirrored_to, status.lag_records) == (90, 10), "filler is no lag"
+    it.take_report(says(State.RUNNING, 95))
+    status = it.status(now, 0)
+    assert status.preserving == Preserving(offsets_from=90)
+    assert (status.reason, status.mirrored_to, status.lag_records) == (None, 95, 5)

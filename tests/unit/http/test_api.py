@@ -15,7 +15,7 @@ from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
 from causeway.model import State
 from causeway.status import GroupStatus, LinkStatus, Role, Snapshot
 from tests.builders.served import PASSWORD, client, settings
-from tests.builders.status import NOW, UNKNOWN, full, link, partition
+from tests.builders.status import KEPT, NOW, UNKNOWN, full, link, partition
 from tests.builders.status import at as at_position
 from tests.harness.statuses import replace
 
@@ -114,6 +114,7 @@ def test_a_topic_and_its_partitions(api: TestClient) -> None:
         "partition": 0,
         "target_topic": "A.orders",
         "transform": None,
+        "preserving": None,
         "state": "running",
         "reason": None,
         "lane": 0,
@@ -137,6 +138,18 @@ def test_a_topic_and_its_partitions(api: TestClient) -> None:
     assert second == api.get("/api/v1/links/A->B/topics/orders/partitions/1").json()
 
 
+def test_a_partition_that_preserves_offsets() -> None:
+    with client(lambda: full(link(replace(partition(0), preserving=KEPT)))) as api:
+        (found,) = items(api, "partitions")
+    assert found["preserving"] == {
+        "offsets_from": 1_000,
+        "filled_to": 400,
+        "filled_per_s": 100.0,
+        "left_s": 6.0,
+        "filled": {"gaps": 2, "beginning": 400, "markers": 5, "transactions": 0, "filler": 0},
+    }
+
+
 def test_what_is_not_known_is_null() -> None:
     new = replace(partition(0), **UNKNOWN, records=0)
     with client(lambda: full(link(new))) as api:
@@ -144,8 +157,8 @@ def test_what_is_not_known_is_null() -> None:
         (topic,) = items(api, "topics")
     unknown = {name for name, value in found.items() if value is None}
     assert unknown == {
-        "reason", "transform", "source_end", "high_watermark", "mirrored_to", "lag_records",
-        "lag_bytes", "lag_ms", "held_records", "newest_record_ms",
+        "reason", "transform", "preserving", "source_end", "high_watermark", "mirrored_to",
+        "lag_records", "lag_bytes", "lag_ms", "held_records", "newest_record_ms",
     }  # fmt: skip
     assert topic["lag_records"] is None
     assert topic["lag_ms"] is None

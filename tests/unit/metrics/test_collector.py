@@ -13,7 +13,7 @@ from causeway.metrics import METRICS, text
 from causeway.metrics.reference import markdown
 from causeway.model import State
 from causeway.status import LinkStatus, Role, Snapshot, Timing, lag
-from tests.builders.status import LATENCY, NOW, UNKNOWN, at, full, link, partition
+from tests.builders.status import KEPT, LATENCY, NOW, UNKNOWN, at, full, link, partition
 from tests.harness.statuses import replace
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
@@ -41,7 +41,20 @@ def of(page: Page, name: str, **labels: str) -> float:
 
 
 def test_a_known_run_has_a_sample_of_every_metric() -> None:
-    assert names(scrape(full())) == METRICS.keys()
+    kept = replace(partition(1, State.STOPPED), preserving=KEPT)
+    assert names(scrape(full(link(partition(0), kept)))) == METRICS.keys()
+
+
+def test_what_was_filled_of_a_partition_that_preserves_offsets() -> None:
+    page = scrape(full(link(replace(partition(0), preserving=KEPT))))
+
+    of_it = {"link": "A->B", "topic": "orders", "partition": "0"}
+    assert of(page, "causeway_preserving", **of_it) == 1
+    assert of(page, "causeway_preserving_offsets_left", **of_it) == 600
+    assert of(page, "causeway_gaps_filled_total", **of_it) == 2
+    ways = {"beginning": 400, "markers": 5, "transactions": 0, "filler": 0}
+    for way, offsets in ways.items():
+        assert of(page, "causeway_offsets_filled_total", way=way, **of_it) == offsets
 
 
 def test_the_names_and_labels_of_mirror_maker_2() -> None:
@@ -111,6 +124,10 @@ def test_what_is_unknown_has_no_sample() -> None:
         "causeway_partition_held_records",
         "causeway_partition_held_seconds",
         "causeway_schema_subjects",
+        "causeway_preserving",
+        "causeway_preserving_offsets_left",
+        "causeway_gaps_filled_total",
+        "causeway_offsets_filled_total",
         *(name for name in METRICS if "record_age_ms" in name or "checkpoint_latency" in name),
         *(name for name in METRICS if "replication_latency_ms_" in name),
     }

@@ -26,8 +26,10 @@ from causeway.status import (
     LinkProblem,
     LinkStatus,
     PartitionStatus,
+    Preserving,
     driver_of,
     from_clusters,
+    judging,
     lag,
     verdict,
 )
@@ -386,3 +388,26 @@ def test_ends_are_held_once_the_record_there_is_dated_a_minute_ago() -> None:
     found = from_clusters._held(cast(Cluster, Source()), ends, tops, NOW)
 
     assert found == {TopicPartition("t", 1): Held(10, 30, 61_000, dated=True)}
+
+
+def test_a_beginning_that_is_filled_is_shown_and_is_no_lag() -> None:
+    filling = PROGRESS.replace(position=100, offsets_from=400, outlets=(OUTLET,))
+    found = judge(filling, target_end=300, filled_per_s=50.0, start=400)
+    assert found.preserving == Preserving(offsets_from=400, filled_to=300, per_s=50.0)
+    assert "its beginning is filled: 75% of 400 offsets, about 2 s left" in (found.reason or "")
+    assert (found.mirrored_to, judging.reached(filling)) == (400, 400)
+    done = judge(PROGRESS.replace(offsets_from=0))
+    assert done.preserving == Preserving(offsets_from=0)
+    assert judge().preserving is None
+
+
+def test_how_fast_a_beginning_is_filled_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = TopicPartition("orders", 0)
+    monkeypatch.setattr(from_clusters, "_MEASURED_S", 0.2)
+    monkeypatch.setattr(from_clusters, "_target_ends", lambda *_: {at: 150})
+    target = cast(Cluster, None)
+    filling = ProgressContents(partitions={at: PROGRESS.replace(position=100, offsets_from=400)})
+    found = from_clusters._filled_per_s(target, filling, {at: 100})
+    assert 10 < found[at] <= 250
+    mirroring = ProgressContents(partitions={at: PROGRESS})
+    assert from_clusters._filled_per_s(target, mirroring, {at: 100}) == {}

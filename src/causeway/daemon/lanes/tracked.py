@@ -10,11 +10,12 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTimeError
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TypeVar
 
 from causeway.config import ClientSettings, RunSettings, to_wire
 from causeway.daemon import processes
 from causeway.errors import CausewayError
-from causeway.link_topics import Transformed, Value
+from causeway.link_topics import Filled, Transformed, Value
 from causeway.relay import (
     Assignment,
     Clusters,
@@ -30,6 +31,7 @@ from causeway.relay import (
 from causeway.status import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
+C = TypeVar("C", Transformed, Filled)
 Key = tuple[str, str, int]  # link, topic and partition of the source
 _CROWDED = (  # it accepts fewer connections than wanted
     "broker takes no more connections of this machine: goes on with fewer (max.connections.per.ip?)"
@@ -75,6 +77,7 @@ class ReportedPartition(Value):
     bytes_per_s: float
     recoveries: int
     transformed: Transformed | None = None
+    filled: Filled | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -153,6 +156,7 @@ class Tracked:
     bytes: int = 0
     recoveries: int = 0
     transformed: Transformed | None = None
+    filled: Filled | None = None
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
 
@@ -184,6 +188,7 @@ class Tracked:
             bytes_per_s=self.bytes_per_s,
             recoveries=self.recoveries + report.recoveries,
             transformed=plus(self.transformed, report.transformed),
+            filled=plus(self.filled, report.filled),
         )
 
     def settle(self) -> None:
@@ -197,11 +202,12 @@ class Tracked:
         self.bytes += self.report.bytes
         self.recoveries += self.report.recoveries
         self.transformed = plus(self.transformed, self.report.transformed)
+        self.filled = plus(self.filled, self.report.filled)
         self.assignment = _with_newest(self.assignment, self.report)
         self.report = None
 
 
-def plus(one: Transformed | None, other: Transformed | None) -> Transformed | None:
+def plus(one: C | None, other: C | None) -> C | None:
     """The sum of both counts."""
     return one or other if one is None or other is None else one.plus(other)
 

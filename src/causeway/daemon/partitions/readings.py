@@ -149,7 +149,7 @@ class Readings:
 
     def undated(self) -> dict[TopicPartition, int]:
         """The positions of partitions that lag, if the time of the first record is unknown."""
-        return {at: row.progress.position for at, row in self._all().items() if row.is_undated}
+        return {at: row.progress.mirrored_to for at, row in self._all().items() if row.is_undated}
 
     def topics(self) -> dict[str, MirroredTopic]:
         """The topics of which at least one partition is mirrored now, by source name."""

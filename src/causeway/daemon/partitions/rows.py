@@ -11,6 +11,7 @@ from causeway.daemon.lanes import ReportedPartition
 from causeway.daemon.partitions.tally import Recent, with_more
 from causeway.link_topics import (
     Entry,
+    Filled,
     Maps,
     OffsetMapRecord,
     Outlet,
@@ -20,7 +21,7 @@ from causeway.link_topics import (
 )
 from causeway.model import ENDED, HELD, Dated, Loss, State, TopicPartition, age_ms
 from causeway.relay import FlowReport, OutletWanted
-from causeway.status import PartitionStatus, lag
+from causeway.status import PartitionStatus, Preserving, lag
 
 # These states last a moment; the next start does not need them.
 NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
@@ -64,6 +65,8 @@ class Row:
     hold: _Hold | None = None
     maps: Maps = field(default_factory=dict)
     rewinds_written: int = 0  # rewinds of the maps that the progress topic contains
+    filled: Filled | None = None
+    filling: tuple[float, int] | None = None  # since (monotonic) and from which offset on
     newest: tuple[int, int] | None = None  # source and target offset of a record on both sides
     ages: Recent | None = None  # ms
     latencies: Recent | None = None
@@ -102,7 +105,7 @@ class Row:
             last_timestamp=_newest(report.last_timestamp, before.last_timestamp),
             dated=before.dated
             if report.first_unmirrored < 0
-            else Dated(report.position, report.first_unmirrored),
+            else Dated(max(report.position, before.offsets_from), report.first_unmirrored),
         )
         if self.progress.state not in NOT_WRITTEN and self.progress != before:
             self.dirty = True
@@ -114,6 +117,11 @@ class Row:
         self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
         self.heard_at = time.monotonic()
         self._note_offsets(report)
+        self.filled = standing.filled
+        if not self.progress.begins:
+            self.filling = None
+        elif self.filling is None:
+            self.filling = self.heard_at, report.position
         self.high_watermark = report.high_watermark
         if report.high_watermark <= report.source_end:
             self.hold = None
@@ -121,6 +129,13 @@ class Row:
             self.hold = _Hold(report.source_end, self.heard_at)
         self.ages = with_more(self.ages, report.ages, self.heard_at)
         self.latencies = with_more(self.latencies, report.latencies, self.heard_at)
+
+    def _preserving(self) -> Preserving | None:
+        per_s = None
+        if self.filling is not None and self.heard_at > self.filling[0]:
+            since, first = self.filling
+            per_s = (self.progress.position - first) / (self.heard_at - since)
+        return Preserving.of(self.progress, per_s=per_s, filled=self.filled)
 
     def _note_offsets(self, report: FlowReport) -> None:
         if report.traces:
@@ -230,7 +245,7 @@ class Row:
         """Whether it lags and no lane knows the time of the first record that is not mirrored."""
         progress = self.progress
         return (
-            0 <= progress.position < progress.source_end
+            0 <= progress.mirrored_to < progress.source_end
             and progress.first_unmirrored < 0
             and progress.state not in NOT_WRITTEN | ENDED
         )
@@ -251,7 +266,7 @@ class Row:
 
     def date(self, dated: Dated) -> None:
         """Takes the source's answer, unless the position has moved meanwhile."""
-        if dated.offset == self.progress.position and self.is_undated:
+        if dated.offset == self.progress.mirrored_to and self.is_undated:
             self.progress = self.progress.replace(dated=dated)
             self.dirty = True
 
@@ -301,7 +316,8 @@ class Row:
         still = now - self.heard_at > 3.0
         progress, hold = self.progress, self.hold
         held_ms = self._held_ms(now)
-        left = lag.lag_records(progress.source_end, progress.position)
+        left = lag.lag_records(progress.source_end, progress.mirrored_to)
+        preserving = self._preserving()
         if progress.state in ENDED:
             silent_since = None  # no record is missing
         # A bounded run without records to copy never asked for the source's end.
@@ -313,15 +329,17 @@ class Row:
             state=progress.state,
             reason=progress.reason
             or (hold.reason if hold and held_ms else None)
-            or claim_checks.note(progress),
+            or claim_checks.note(progress)
+            or (preserving.note if preserving else None),
             source_end=_known(progress.source_end),
             high_watermark=_known(self.high_watermark),
-            mirrored_to=_known(progress.position),
+            mirrored_to=_known(progress.mirrored_to),
             lag_records=left,
             lag_ms=lag.lag_ms(behind, progress.first_unmirrored, now_ms, silent_since),
             lost=progress.lost,
             unacknowledged=claim_checks.unacknowledged(progress),
             transform=None if self.transform is None else self.transform.name,
+            preserving=preserving,
             lane=self.lane,
             first=self.first,
             stop_at=self.stop_at,

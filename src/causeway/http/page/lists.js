@@ -48,6 +48,7 @@ function PartitionsOf({ topic }) {
     <ul class="partitions">${found.items.map(
       (one) => html`<li key=${one.partition}><b>${one.partition}</b> <${State} state=${one.state} />
         ${" "}mirrored to ${number(one.mirrored_to)} of ${number(one.source_end)}
+        ${one.preserving && html`<span class="faint"> · preserving${one.preserving.filled?.gaps > 0 && html`, ${number(one.preserving.filled.gaps)} gaps filled`}</span>`}
         ${one.held_records > 0 && html`, ${number(one.held_records)} in an open transaction`}
         ${one.lane != null && html`<span class="faint"> · lane ${one.lane}</span>`}
         ${one.reason && html`<div class="reason">${one.reason}</div>`} ${acts(one)}</li>`,
@@ -61,7 +62,7 @@ export function Partitions({ overview, parameters }) {
     columns=${[
       ["Partition", (one) => html`<span class="name">${one.topic}-${one.partition}</span>`],
       ["Link", (one) => html`<span class="link-name">${one.link}</span>`],
-      ["State", (one) => html`<${State} state=${one.state} />${one.reason && html`<div class="reason">${one.reason}</div>`}`],
+      ["State", (one) => html`<${State} state=${one.state} />${one.preserving && html` <span class="faint">preserving</span>`}${one.reason && html`<div class="reason">${one.reason}</div>`}`],
       ["Mirrored to", (one) => number(one.mirrored_to), RIGHT],
       ["Source ends at", (one) => number(one.source_end), RIGHT],
       ["Lag", (one) => number(one.lag_records), RIGHT],

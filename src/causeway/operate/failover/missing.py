@@ -79,7 +79,7 @@ def look(
             raise silent
         source.bootstrap_check(patience_s)
         # The offset of the first missing record of each partition.
-        first = {at: each.position for at, each in progress.items() if has_begun(each)}
+        first = {at: each.mirrored_to for at, each in progress.items() if has_begun(each)}
         others = {  # that the source has, and the link would mirror
             at: name
             for topic, metadata in sorted(topics.visible_topics(source, link).items())
@@ -200,7 +200,7 @@ class _Facts(NamedTuple):
 def _begun(progress: PartitionProgress, seen: SourceAnswer, answered_ms: int) -> _Facts:
     at, newest_ms = progress.source, progress.last_timestamp
     end = seen.ends.get(at, progress.source_end)
-    missing = None if end < 0 else max(0, end - progress.position)
+    missing = None if end < 0 else max(0, end - progress.mirrored_to)
     if missing == 0:
         stamp = None if at in seen.ends else lag.seen_at(progress, answered_ms)
     else:
