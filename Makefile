@@ -36,8 +36,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscop
 test: $(STAMP) ## Run the tests that take seconds (ARGS="-k name" selects some)
 	@$(PYTEST) -m "not slow and not versions" $(ARGS)
 
-test-versions: $(STAMP) ## Mirror between the newest Kafka and each supported older release
-	@$(BIN)/python -m pytest tests/integration/test_versions.py -v -rs $(ARGS)
+test-versions: $(STAMP) ## Mirror between the newest Kafka and each older release; fill offsets on each
+	@$(BIN)/python -m pytest tests/integration/test_versions.py tests/integration/test_offset_filling_versions.py -v -rs $(ARGS)
 
 slow: $(STAMP) ## Run the tests that take minutes, and all examples of property-based tests
 	@CAUSEWAY_EXAMPLES=1 $(PYTEST) -m "slow or hypothesis" $(ARGS)

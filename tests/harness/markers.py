@@ -1,4 +1,4 @@
-"""Transaction markers sent as a lane sends them, but waited for."""
+"""Transaction markers sent as a lane sends them, but waited for; and what a log has then."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from causeway.cluster import Cluster
 from causeway.model import TopicPartition
 from causeway.wire import Connection, Marker, apis, markers, wait
+from tests.harness.kafka_tools import KafkaTools
 
 
 def send_markers(connection: Connection, wanted: Sequence[Marker]) -> None:
@@ -36,3 +37,17 @@ def write_markers(
         send_markers(connection, [Marker(producer_id, epoch, topic, at.partition, count)])
         _, answered = markers.parse(receive_frame(connection))
     return answered[producer_id, topic, at.partition]
+
+
+def ends(tools: KafkaTools, at: TopicPartition) -> tuple[int, int, int]:
+    """Where the log starts, its last stable offset, and its end."""
+    return (
+        tools.offsets(at.topic, "earliest")[at.partition],
+        tools.offsets(at.topic, read_committed=True)[at.partition],
+        tools.offsets(at.topic)[at.partition],
+    )
+
+
+def seen(tools: KafkaTools, at: TopicPartition, *, read_committed: bool) -> list[tuple[int, bytes]]:
+    found = tools.read(at.topic, [at.partition], read_committed=read_committed)[at.partition]
+    return [(record.offset, record.value or b"") for record in found]

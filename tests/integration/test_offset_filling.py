@@ -21,7 +21,7 @@ from causeway.model import TopicPartition
 from tests.harness.batches import make_batch
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
-from tests.harness.markers import write_markers
+from tests.harness.markers import ends, seen, write_markers
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -47,20 +47,6 @@ def at(target: KafkaTools, prefix: str) -> TopicPartition:
 @pytest.fixture
 def transaction(cluster: Cluster, prefix: str) -> Transaction:
     return transactions.begin(cluster, prefix + "fill", TIMEOUT_MS)
-
-
-def ends(tools: KafkaTools, at: TopicPartition) -> tuple[int, int, int]:
-    """Where the log starts, its last stable offset, and its end."""
-    return (
-        tools.offsets(at.topic, "earliest")[at.partition],
-        tools.offsets(at.topic, read_committed=True)[at.partition],
-        tools.offsets(at.topic)[at.partition],
-    )
-
-
-def seen(tools: KafkaTools, at: TopicPartition, *, read_committed: bool) -> list[tuple[int, bytes]]:
-    found = tools.read(at.topic, [at.partition], read_committed=read_committed)[at.partition]
-    return [(record.offset, record.value or b"") for record in found]
 
 
 def fill(
