@@ -18,10 +18,11 @@ from causeway.cluster import Cluster, Transaction, filling, transactions
 from causeway.config import ClientSettings
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import TopicPartition
+from causeway.wire import Marker, markers
 from tests.harness.batches import make_batch
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
-from tests.harness.markers import ends, seen, write_markers
+from tests.harness.markers import ends, receive_frame, seen, send_markers, write_markers
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -116,6 +117,20 @@ def test_markers_of_an_epoch_from_a_transactional_id(
     batch = make_batch([b"6"], producer=(other.producer_id, other.epoch, 0))
     assert cluster.produce_batch(at, batch) == 6
     assert seen(target, at, read_committed=True) == [(3, b"3"), (6, b"6")]
+
+
+def test_an_error_is_hidden_by_a_later_marker(
+    cluster: Cluster, target: KafkaTools, at: TopicPartition
+) -> None:
+    """The log's end shows it."""
+    ((producer_id, epoch),) = cluster.init_producer_ids(1)
+    topic = at.topic.encode()
+    wanted = [Marker(producer_id, epoch + number, topic, at.partition, 1) for number in (1, 0, 1)]
+    with cluster.open_connection(cluster.leader(at).node_id) as connection:
+        send_markers(connection, wanted)
+        _, answered = markers.parse(receive_frame(connection))
+    assert answered == {(producer_id, topic, at.partition): 0}
+    assert ends(target, at) == (0, 2, 2)
 
 
 def test_empty_transactions(

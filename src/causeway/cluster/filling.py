@@ -57,7 +57,9 @@ def delete_records(
 def fill_with_markers(
     cluster: ClusterClient, transaction: Transaction, at: TopicPartition, count: int
 ) -> None:
-    """Appends `count` markers, each an empty transaction. Raises CausewayError: see above."""
+    """Appends `count` markers, each an empty transaction. The leader must have said where the log
+    of `at` ends: if it did not know the partition yet, the coordinator could wait for 30 s for its
+    answer (see wire/markers.py). Raises CausewayError: see above."""
     coordinator = _Coordinator(cluster)
     for _ in range(count):
         transactions.add_partitions(coordinator, transaction, [at])

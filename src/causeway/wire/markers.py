@@ -4,6 +4,9 @@ A marker takes one offset of its partition, and no reader sees it. It has no seq
 appends it as often as it is asked, unless the producer has a higher epoch in the partition by then.
 It takes over a higher epoch; then the producer's next batch has sequence 0.
 
+A request should have one partition. A broker never answers a request (2.8 to 4.3) in which it
+knows one partition and, behind that, does not know another one, for example a deleted one.
+
 Needs CLUSTER_ACTION on the cluster; since Kafka 3.8 ALTER on the cluster also does.
 Formats: WriteTxnMarkersRequest.json and WriteTxnMarkersResponse.json of Apache Kafka. Version 0
 left Kafka with 4.0. Version 2 only adds a transaction version, which is 0 by default.
@@ -79,8 +82,8 @@ def parse(frame: memoryview) -> tuple[int, dict[Marked, int]]:
     """The correlation id of a response, and an error code for each producer and partition.
 
     Brokers answer once for all entries of a producer in a partition, with the code of the entry
-    that was done last. So 0 does not prove that they appended each of several markers: the log's
-    end, or the base offset of the next batch, does. Raises ProtocolError.
+    that was done last. So 0 does not prove that they appended each of several markers. The end of
+    the log does, and so does the base offset of the next batch. Raises ProtocolError.
     """
     try:
         return _parse(frame)
