@@ -86,6 +86,25 @@ class Mirror:
                 )
         return found
 
+    def assert_same_offsets(self, *, read_committed: bool = True, why: str = "") -> int:
+        """Both kinds of readers of the mirror see the source's records at the source's offsets, and
+        both logs end at the same offset. Returns how many records there are."""
+        wanted = self.source.read(self.topic, read_committed=read_committed)
+        for level in (True, False):
+            found = self.target.read(self.name, read_committed=level)
+            for partition, records in wanted.items():
+                assert by_offset(found[partition]) == by_offset(records), (
+                    f"{self.name}-{partition}, readers with read_committed={level}: "
+                    f"{difference(records, found[partition])} {why}"
+                )
+        assert self.target.offsets(self.name) == self.source.offsets(self.topic), why
+        return sum(map(len, wanted.values()))
+
+
+def by_offset(records: Sequence[Record]) -> list[tuple[object, ...]]:
+    """All that a mirror that keeps offsets must keep; the broker may have set the source's time."""
+    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
+
 
 def difference(wanted: Sequence[Record], found: Sequence[Record]) -> str:
     """What a person wants to know of two unequal logs, in a line."""

@@ -14,9 +14,9 @@ import pytest
 from causeway.cluster import filling, transactions
 from causeway.model import State, TopicPartition
 from tests.harness.kafka.cluster import LocalCluster
-from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
+from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
-from tests.harness.mirror import FOREVER, Mirror
+from tests.harness.mirror import FOREVER, Mirror, by_offset
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.harness.waiting import await_until
 from tests.harness.writers import write_transactions
@@ -41,29 +41,13 @@ def mirror(
         yield Mirror(driver, source, target, prefix + "t", "A." + prefix + "t")
 
 
-def by_offset(records: list[Record]) -> list[tuple[object, ...]]:
-    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
-
-
-def assert_same_offsets(mirror: Mirror, *, read_committed: bool = True) -> int:
-    """Both kinds of readers of the target see the source's records, and both logs end at the same
-    offset. Returns their number."""
-    wanted = mirror.source.read(mirror.topic, read_committed=read_committed)
-    for level in (True, False):
-        found = mirror.target.read(mirror.name, read_committed=level)
-        for partition, records in wanted.items():
-            assert by_offset(found[partition]) == by_offset(records), f"partition {partition}"
-    assert mirror.target.offsets(mirror.name) == mirror.source.offsets(mirror.topic)
-    return sum(map(len, wanted.values()))
-
-
 def test_a_dense_topic(mirror: Mirror) -> None:
     mirror.create(2)
     mirror.source.produce(
         mirror.topic, [Outgoing(value=b"%d" % i, partition=i % 2) for i in range(5000)]
     )
     mirror.run(keeps={})
-    assert assert_same_offsets(mirror) == 5000
+    assert mirror.assert_same_offsets() == 5000
 
 
 def ends_at(mirror: Mirror, end: dict[int, int]) -> bool:
@@ -77,7 +61,7 @@ def test_commits_and_aborts(mirror: Mirror, gaps: str, read_committed: bool) -> 
     write_transactions(mirror.source, mirror.topic, 30, seed=7)
     mirror.source.await_transactions(mirror.topic)
     mirror.run(keeps={"gaps": gaps}, read_committed=read_committed)
-    assert assert_same_offsets(mirror, read_committed=read_committed) > 100
+    assert mirror.assert_same_offsets(read_committed=read_committed) > 100
 
 
 def test_a_marker_at_the_end_is_filled_at_once(mirror: Mirror) -> None:
@@ -92,7 +76,7 @@ def test_a_marker_at_the_end_is_filled_at_once(mirror: Mirror) -> None:
             mirror.source.await_transactions(mirror.topic)
             end = {0: 2 * number + 2}
             await_until(partial(ends_at, mirror, end), what="the target ends with the marker")
-    assert assert_same_offsets(mirror) == 3
+    assert mirror.assert_same_offsets() == 3
     report = mirror.driver.reports["A->B", mirror.topic, 0]
     assert report.filled is not None
     await_until(
@@ -107,7 +91,7 @@ def test_a_log_that_begins_above_zero(mirror: Mirror, start: int) -> None:
     fill_source(mirror, start)
     mirror.source.produce(mirror.topic, [b"%d" % i for i in range(1000)])
     mirror.run(keeps={})
-    assert assert_same_offsets(mirror) == 1000
+    assert mirror.assert_same_offsets() == 1000
     assert mirror.target.offsets(mirror.name) == {0: start + 1000}
 
 
@@ -148,7 +132,7 @@ def test_a_compacted_topic_by_markers(mirror: Mirror) -> None:
     mirror.create(config=COMPACTED, target_config={**FOREVER, "cleanup.policy": "compact"})
     compact(mirror)
     mirror.run(keeps={})
-    assert_same_offsets(mirror)
+    mirror.assert_same_offsets()
 
 
 def test_a_large_gap_of_a_compacted_topic_by_filler(mirror: Mirror) -> None:
@@ -188,7 +172,7 @@ def test_every_codec(mirror: Mirror, kind: str) -> None:
                 transactions.commit()
     mirror.source.await_transactions(mirror.topic)
     mirror.run(keeps={})
-    assert assert_same_offsets(mirror) == 400
+    assert mirror.assert_same_offsets() == 400
 
 
 def test_a_foreign_record_stops_the_partition_before_anything_else_is_sent(mirror: Mirror) -> None:
