@@ -29,7 +29,7 @@ from causeway.cli.options import (
     valued,
 )
 from causeway.cli.words import count, number
-from causeway.errors import PartitionsFailedError
+from causeway.errors import ConfigError, PartitionsFailedError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
@@ -58,6 +58,22 @@ def command(
         bool,
         typer.Option(
             "--drop-unmirrored", help="Do not save these records; they stay on the old source."
+        ),
+    ] = False,
+    refill: Annotated[
+        bool,
+        typer.Option(
+            "--refill",
+            help="If topics cannot keep their offsets as they are: delete them on the old source,"
+            " and fill them again with the same offsets.",
+        ),
+    ] = False,
+    translate: Annotated[
+        bool,
+        typer.Option(
+            "--translate",
+            help="If topics cannot keep their offsets as they are: keep their records, and"
+            " translate offsets from now on.",
         ),
     ] = False,
     create_topics: Annotated[
@@ -89,8 +105,18 @@ def command(
     this link continues. Without --yes, a call shows what it would do. Each call continues where the
     last one ended.
     """
-    from causeway.operate.failover import FailbackStep, Keep, failback, failed_back_json
+    from causeway.operate.failover import (
+        FailbackStep,
+        Keep,
+        Otherwise,
+        failback,
+        failed_back_json,
+    )
 
+    if refill and translate:
+        cause = "one deletes topics, the other keeps them"
+        raise ConfigError("fail back", "--refill and --translate", cause, remedy="give one")
+    otherwise = Otherwise.REFILL if refill else Otherwise.TRANSLATE if translate else None
     settings = with_chosen(load(file, quiet=True))
     with waiting() as told:
         found = failback(
@@ -98,6 +124,7 @@ def command(
             link=link,
             topic=topic,
             keep=Keep(path=save, topic=save_topic, drop=drop_unmirrored),
+            otherwise=otherwise,
             create_topics=create_topics,
             turn_round=turn_round,
             dry_run=dry_run or not yes,
@@ -145,8 +172,10 @@ def _show(each: FailedBack) -> None:
         out.print(f"{at}: the old source lost mirrored records; the reverse link copies them back")
     if each.saved is not None:
         out.print(f"saved to {each.saved}")
+    _show_offsets(out, each, source)
     if each.step is FailbackStep.UNDECIDED:
-        out.print(labelled("these records would never be mirrored:", _CHOICES, "bold red"))
+        if each.unmirrored or each.late:
+            out.print(labelled("these records would never be mirrored:", _CHOICES, "bold red"))
     elif each.step is FailbackStep.NO_WAY_BACK:
         out.print(
             "the file has no reverse link; add these lines, start a driver of the file, and repeat "
@@ -167,6 +196,27 @@ def _show(each: FailedBack) -> None:
             next_steps(out, each.promoted.cuts, each.promoted.target)
         elif each.reverse is None:
             out.print("it continues at its position, with the records that were never mirrored")
+
+
+def _show_offsets(out: Output, each: FailedBack, source: str) -> None:
+    """Prints which topics keep their offsets, and why others cannot."""
+    for at, offsets in each.keeps.beyond.items():
+        out.print(f"{at}: its log on {source} goes {count(offsets, 'offset')} beyond the cutover")
+    again = f"{count(each.again, 'offset')} are copied again"
+    for name in each.refilled:
+        done = "would be deleted" if each.dry_run else "was deleted"
+        out.print(f"{name} {done} on {source}, and is filled again with the same offsets: {again}")
+    for name in each.translated:
+        out.print(f"{name} does not keep its offsets: they are translated from here on")
+    if blocked := sorted(each.keeps.blocked.difference(each.refilled, each.translated)):
+        what = f"{', '.join(blocked)} cannot keep its offsets as it is:"
+        if len(blocked) > 1:
+            what = f"{', '.join(blocked)} cannot keep their offsets as they are:"
+        out.print(labelled(what, "stock Kafka cannot cut the end of a log", "bold red"))
+        out.print(f"  --refill deletes it on {source}, and fills it with the same offsets: {again}")
+        out.print("  --translate keeps its records, and translates offsets from here on")
+    elif each.keeps.topics and not (each.refilled or each.translated):
+        out.print("offsets stay the same, and nothing is copied again")
 
 
 def _show_reverse(out: Output, each: FailedBack, target: str) -> None:

@@ -77,11 +77,12 @@ DirectiveKey = tuple[DirectiveKind, Scope]
 
 class ClaimStart(NamedTuple):
     """A source offset that a partition is claimed from, in the topic with the id `of`. `by`: the
-    directive's `at`."""
+    directive's `at`; `translated`: see BeginDirective."""
 
     offset: int
     by: int
     of: str = NO_TOPIC_ID
+    translated: bool = False
 
 
 class FenceAcl(NamedTuple):
@@ -219,13 +220,15 @@ class EndDirective(Directive, kw_only=True):
 class BeginDirective(Directive, kw_only=True):
     """Claims the partitions of a topic once from the source offsets `starts`, in the topic with
     `source_id`. Target offsets by partition: `looked`, up to which the target was searched for
-    records that only it has; `kept`, up to which later records of others were dealt with."""
+    records that only it has; `kept`, up to which later records of others were dealt with.
+    `translated`: offsets are translated, whatever the settings say."""
 
     kind = DirectiveKind.BEGIN
     source_id: str = NO_TOPIC_ID
     starts: Mapping[int, int] = msgspec.field(default_factory=dict)
     looked: Mapping[int, int] = msgspec.field(default_factory=dict)
     kept: Mapping[int, int] = msgspec.field(default_factory=dict)
+    translated: bool = False
 
     @property
     def happened_once(self) -> bool:
@@ -320,7 +323,7 @@ class LinkDirectives:
         found = self.get(BeginDirective, Scope(at.topic))
         if found is None or (offset := found.starts.get(at.partition)) is None:
             return None
-        return ClaimStart(offset, found.at, found.source_id)
+        return ClaimStart(offset, found.at, found.source_id, found.translated)
 
     @property
     def holds(self) -> bool:

@@ -24,8 +24,9 @@ key    {"do": "pause", "topic": "orders", "partition": 3}     of a topic without
 value  {"v": 1, "who": "anna@ops1", "why": …, "at": …, "paused": true}
 
 After "at", a value holds the fields of the directive's class, in their order: see directives.py. A
-target of a cut is [topic, partition, offset]. "adopt" is left out if it is false; "until" and "run"
-are left out of an end that no command renews. A record without a value takes a directive back.
+target of a cut is [topic, partition, offset]. "adopt", "translated", and "preserves" of a cut are
+left out if they are false; "until" and "run" are left out of an end that no command renews. A
+record without a value takes a directive back.
 
 Fields that this version does not know are ignored; fields that an earlier version did not write
 have their default.
@@ -45,6 +46,7 @@ from causeway.errors import ProtocolError
 from causeway.link_topics import offset_map
 from causeway.link_topics.directives import (
     CLASSES,
+    BeginDirective,
     DirectiveChange,
     DirectiveKind,
     EndDirective,
@@ -207,6 +209,8 @@ def encode_directive(change: DirectiveChange) -> tuple[bytes, bytes | None]:
     del fields["scope"]
     if isinstance(directive, RestartDirective) and not directive.adopt:
         del fields["adopt"]
+    elif isinstance(directive, BeginDirective) and not directive.translated:
+        del fields["translated"]
     elif isinstance(directive, EndDirective) and directive.until < 0:
         del fields["until"], fields["run"]
     if isinstance(directive, EndDirective) and directive.cut is not None:

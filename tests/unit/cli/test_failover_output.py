@@ -16,6 +16,7 @@ from causeway.link_topics import THE_LINK, BeginDirective, Cut, CutPoint, EndDir
 from causeway.model import State, TopicPartition
 from causeway.operate import failover as door
 from causeway.operate.failover import FailbackStep, FailedBack, FailedOver, Promoted
+from causeway.operate.failover.keeping import ReturningOffsets
 from causeway.operate.failover.last_groups import GroupPlace
 from causeway.operate.failover.missing import TopicLoss
 from causeway.operate.failover.results import LaggingPartition
@@ -197,6 +198,39 @@ def test_a_failback_says_what_is_to_be_decided(capsys: pytest.CaptureFixture[str
     assert "stop the producers of B" in said
 
 
+def test_a_failback_says_how_topics_go_on_that_cannot_keep_their_offsets(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    keeps = ReturningOffsets(
+        topics=frozenset({"orders", "bills"}), beyond={AT: 7}, blocked=frozenset({"orders"})
+    )
+    found = FailedBack(
+        link="A->B",
+        reverse="B->A",
+        scope=THE_LINK,
+        step=FailbackStep.UNDECIDED,
+        changed=False,
+        dry_run=True,
+        keeps=keeps,
+        again=1_200,
+    )
+    failback._show(found)
+    said = capsys.readouterr().out
+    assert "orders-0: its log on A goes 7 offsets beyond the cutover" in said
+    assert "stock Kafka cannot cut the end of a log" in said
+    assert "--refill deletes it on A" in said
+    assert "1,200 offsets are copied again" in said
+    assert "--translate keeps its records" in said
+    assert "never be mirrored" not in said
+    back = replace(found, step=FailbackStep.BACK)
+    failback._show(replace(back, refilled=("orders",)))
+    assert "orders would be deleted on A, and is filled again" in capsys.readouterr().out
+    failback._show(replace(back, translated=("orders",)))
+    assert "orders does not keep its offsets" in capsys.readouterr().out
+    failback._show(replace(back, keeps=ReturningOffsets(topics=frozenset({"orders"}))))
+    assert "offsets stay the same, and nothing is copied again" in capsys.readouterr().out
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "mm2.properties"
@@ -273,6 +307,31 @@ def test_a_failback_is_shown_and_done_with_a_yes(
     assert "repeat the command with --turn-round" in capsys.readouterr().out
     assert exit_code("failback", file, "--yes") == 0
     assert asked[-1] is False
+
+
+def test_a_failback_either_fills_topics_again_or_translates_their_offsets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    asked: list[object] = []
+
+    def fail_back(*_: object, otherwise: object, **__: object) -> FailedBack:
+        asked.append(otherwise)
+        return FailedBack(
+            link="A->B",
+            reverse="B->A",
+            scope=THE_LINK,
+            step=FailbackStep.BACK,
+            changed=True,
+            dry_run=False,
+        )
+
+    monkeypatch.setattr(door, "failback", fail_back)
+    for options in ([], ["--refill"], ["--translate"]):
+        assert exit_code("failback", file, "--yes", *options) == 0
+    assert asked == [None, "refill", "translate"]
+    assert exit_code("failback", file, "--refill", "--translate") == 2
+    assert "give one" in capsys.readouterr().err
+    assert len(asked) == 3
 
 
 def test_an_end_of_the_whole_link_is_printed_once() -> None:

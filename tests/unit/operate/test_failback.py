@@ -35,6 +35,7 @@ from causeway.operate.directives import Wanted
 from causeway.operate.failover import FailbackStep, reverse_link, unmirrored
 from causeway.operate.failover import failing_back as failbacks
 from causeway.operate.failover.failing_back import LinkFailback
+from causeway.operate.failover.keeping import ReturningOffsets, returning_offsets
 from causeway.operate.failover.unmirrored import UnmirroredRecords
 from tests.builders.cluster import StubCluster
 from tests.builders.records import TOPIC as MIRRORED
@@ -228,3 +229,45 @@ def test_where_both_sides_lie_in_one_topic_the_link_goes_on_where_it_was(*, ming
     found = move.run(create=False, turn_round=False)
     assert found.step is (FailbackStep.GOES_ON if mingles else FailbackStep.NO_WAY_BACK)
     assert taken_back == ([0] if mingles else [])
+
+
+KEPT = replace(BACK, offsets="preserve")
+SAME = tuple(
+    CutPoint(partition=at.partition, source=50, targets=((at, 50),), exact=True)
+    for at in (FIRST, SECOND)
+)
+
+
+def keeps(ends: tuple[int, int], **changes: Any) -> ReturningOffsets:
+    same: dict[str, Any] = {"points": SAME, "preserves": True}
+    cuts = {"orders": cut(**same, **changes)}
+    return returning_offsets(KEPT, cuts, look(ends, **same, **changes))
+
+
+def test_the_way_back_keeps_offsets_where_the_old_source_ends_at_the_cut() -> None:
+    assert keeps((50, 50)) == ReturningOffsets(topics=frozenset({"orders"}))
+
+
+def test_a_log_that_goes_beyond_the_cut_cannot_go_on_with_its_offsets() -> None:
+    found = keeps((50, 57))
+    assert found.beyond == {SECOND: 7}
+    assert found.blocked == frozenset({"orders"})
+
+
+def test_an_empty_topic_is_filled_with_the_same_offsets() -> None:
+    """It was deleted and created again since."""
+    assert keeps((0, 0), source_id="cc" * 16) == ReturningOffsets(topics=frozenset({"orders"}))
+
+
+def test_what_the_old_target_has_deleted_since_leaves_a_gap_that_is_not_filled() -> None:
+    found = look((50, 50), points=SAME, preserves=True)
+    deleted = replace(found, gone={FIRST: 3})
+    kept = returning_offsets(KEPT, {"orders": cut(points=SAME, preserves=True)}, deleted)
+    assert not kept.beyond
+    assert kept.blocked == frozenset({"orders"})
+
+
+def test_offsets_that_were_translated_are_not_kept_on_the_way_back() -> None:
+    sighting = look((70, 75))
+    assert returning_offsets(KEPT, {"orders": cut()}, sighting) == ReturningOffsets()
+    assert returning_offsets(BACK, {"orders": cut(preserves=True)}, sighting) == ReturningOffsets()

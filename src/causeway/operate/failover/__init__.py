@@ -11,6 +11,7 @@ first ended. Decisions are written to the directives topic of the link on its ta
 from causeway.operate.failover.ending import refuse_mingled
 from causeway.operate.failover.failing_back import failback
 from causeway.operate.failover.failing_over import failover
+from causeway.operate.failover.keeping import Otherwise
 from causeway.operate.failover.promotion import promote
 from causeway.operate.failover.results import (
     FailbackStep,

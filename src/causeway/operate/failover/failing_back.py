@@ -21,12 +21,14 @@ from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics import BeginDirective, Cut, EndDirective, Scope
 from causeway.model import ENDED, State, TopicPartition
 from causeway.operate.directives import Asked, Wanted, choose, sharers_of
-from causeway.operate.failover import promotion, reverse_link, saving, unmirrored
+from causeway.operate.failover import keeping, promotion, reverse_link, saving, unmirrored
 from causeway.operate.failover.ending import Ending, Say, refuse_mingled
+from causeway.operate.failover.keeping import Otherwise, ReturningOffsets
 from causeway.operate.failover.results import FailbackStep, FailedBack, Keep
-from causeway.operate.failover.unmirrored import Unmirrored
+from causeway.operate.failover.unmirrored import Unmirrored, UnmirroredRecords
 
 _CREATED_S: Final = 10.0  # until brokers know a new topic, at the most
+_DELETED_S: Final = 30.0  # until brokers no longer know a topic, at the most
 _POLL_S: Final = 0.25
 _NO_KEEP: Final = Keep()
 
@@ -35,6 +37,7 @@ def failback(
     settings: Settings,
     *,
     keep: Keep = _NO_KEEP,
+    otherwise: Otherwise | None = None,
     create_topics: bool = False,
     turn_round: bool = False,
     dry_run: bool = False,
@@ -47,9 +50,11 @@ def failback(
     (`keep`), and has the link the other way begin at the cut. With `create_topics`, topics that the
     old source lacks (it may have been set up again) are created there like their mirrors. What
     others write to the old source from then on is looked for by each call, and is to be decided on
-    likewise. With `turn_round`, once the producers of the other side have stopped, that link is
-    promoted, and `link` begins behind its cut. Each call goes on where the last one ended. Raises
-    ConfigError for what it cannot do, PartitionsFailedError where something lags, ConflictError;
+    likewise. If topics keep their offsets, and their logs there go beyond the cut, `otherwise` says
+    how they go on. With `turn_round`, once the producers of the other side have stopped, that link
+    is promoted, and `link` begins behind its cut. Each call goes on where the last one ended.
+    Raises ConfigError for what it cannot do, PartitionsFailedError where something lags,
+    ConflictError;
     CausewayError.
     """
     wanted = Wanted(**asked)
@@ -59,7 +64,7 @@ def failback(
             names = ", ".join(each.name for each in chosen)
             raise ConfigError("fail back", names, "which one?", remedy="--link 'A->B'")
         ending = Ending(chosen[0], wanted.scope, connect, settings.run.lease_s, say)
-        move = LinkFailback(settings, ending, connect, wanted, keep, say, dry_run)
+        move = LinkFailback(settings, ending, connect, wanted, keep, otherwise, say, dry_run)
         return move.run(create=create_topics, turn_round=turn_round)
 
 
@@ -72,6 +77,7 @@ class LinkFailback:
     connect: Connect
     wanted: Wanted
     keep: Keep = _NO_KEEP
+    otherwise: Otherwise | None = None
     say: Say = lambda _: None
     dry_run: bool = False
 
@@ -120,6 +126,7 @@ class LinkFailback:
                 return self._found(FailbackStep.UNDECIDED, **found)
         else:
             reverse_link.check_whole(link, reverse, back.standing, ending.scope)
+            create |= self.otherwise is Otherwise.REFILL  # a call that was killed may have deleted
             created = self._create(reverse, cuts) if create else ()
             looked = {n: c for n, c in cuts.items() if n not in created or not self.dry_run}
             ending.say("looking for what was never mirrored")
@@ -133,12 +140,26 @@ class LinkFailback:
                 "lost": sighting.lost,
                 "gone": sighting.gone,
             }
-            if only_here and not keep:
+            keeps = keeping.returning_offsets(reverse, cuts, sighting)
+            found |= self._otherwise(keeps, sighting)
+            if (only_here and not keep) or (keeps.blocked and self.otherwise is None):
                 return self._found(FailbackStep.UNDECIDED, **found)
             if self.dry_run:
                 return self._found(FailbackStep.BACK, pending=True, **found)
             found["saved"] = self._save(only_here)
-            self._begin(reverse, end, sighting.starts, sighting.ends, sighting.ids)
+            if refilled := found["refilled"]:
+                sighting = self._refill(reverse, cuts, refilled)
+                if sighting.unmirrored:  # written there since the topic was deleted
+                    found["unmirrored"] = sighting.unmirrored
+                    return self._found(FailbackStep.UNDECIDED, changed=True, **found)
+            self._begin(
+                reverse,
+                end,
+                sighting.starts,
+                sighting.ends,
+                sighting.ids,
+                translated=found["translated"],
+            )
             found |= {"unfenced": self._lift_fences(), "begun": True}
             changed = True
         if turn_round:
@@ -175,7 +196,14 @@ class LinkFailback:
         their = back.standing.get(EndDirective, self.ending.scope)
         assert their is not None
         ids = {each.target: each.target_id for each in promoted.cuts.values()}
-        self._begin(self.ending.link, their, _targets(promoted.cuts), {}, ids)
+        # The old target has its own records at other offsets than those that came back.
+        link = self.ending.link
+        translated = tuple(
+            sorted(n for n, cut in promoted.cuts.items() if link.preserves(n) and not cut.preserves)
+        )
+        found["translated"] = translated
+        starts = _targets(promoted.cuts)
+        self._begin(link, their, starts, {}, ids, translated=translated)
         return self._found(FailbackStep.GOES_ON, changed=True, **found)
 
     # -- what others write to the old source meanwhile --------------------------------------------
@@ -261,6 +289,42 @@ class LinkFailback:
                 time.sleep(_POLL_S)
         return tuple(created)
 
+    def _otherwise(self, keeps: ReturningOffsets, sighting: UnmirroredRecords) -> dict[str, Any]:
+        """How topics go on that cannot keep their offsets as they are, for a FailedBack."""
+        blocked = tuple(sorted(keeps.blocked))
+        found: dict[str, Any] = {"keeps": keeps, "refilled": (), "translated": ()}
+        if self.otherwise is Otherwise.REFILL:
+            found["refilled"] = blocked
+        elif self.otherwise is Otherwise.TRANSLATE:
+            found["translated"] = blocked
+        if blocked and self.otherwise is not Otherwise.TRANSLATE:
+            target = self.ending.sides.target
+            found["again"] = keeping.offsets_held(target, blocked, sighting.starts)
+        return found
+
+    def _refill(
+        self, reverse: LinkSettings, cuts: Mapping[str, Cut], names: Collection[str]
+    ) -> UnmirroredRecords:
+        """Deletes these topics on the old source, and creates them there again, empty: the way back
+        fills them with the same offsets. If a call is killed, the same call goes on. Raises
+        CausewayError."""
+        ending, source = self.ending, self.ending.sides.source_admin
+        alias = ending.link.source.alias
+        ending.say(f"deleting {', '.join(names)} on {alias}")
+        for name, error in source.delete_topics(names).items():
+            if error is not None and name in topics.topics_named(source, [name]):
+                raise error
+        deadline = time.monotonic() + _DELETED_S
+        while left := sorted(topics.topics_named(source, names)):
+            if time.monotonic() > deadline:
+                cause, remedy = f"{alias} has not deleted it yet", "call this again: it goes on"
+                raise CausewayError("fail back", left[0], cause, remedy=remedy, retriable=True)
+            time.sleep(_POLL_S)
+        self._create(reverse, cuts)
+        return unmirrored.find_unmirrored(
+            ending.link, ending.sides, ending.mirrored(), cuts, ending.progress()
+        )
+
     def _save(self, parts: Sequence[Unmirrored]) -> str | None:
         """Where it was saved, None where it was not."""
         sides, link, keep = self.ending.sides, self.ending.link, self.keep
@@ -283,12 +347,15 @@ class LinkFailback:
         starts: reverse_link.Places,
         looked: reverse_link.Places,
         ids: Mapping[str, str],
+        *,
+        translated: Collection[str] = (),
     ) -> None:
         """Has `link` begin there, as `end` the other way says so."""
         wish = BeginDirective(
             who=self.wanted.author, why=self.wanted.reason, at=end.at, scope=self.ending.scope
         )
-        reverse_link.begin(self.connect(link.target_admin), link, wish, starts, looked, ids)
+        target = self.connect(link.target_admin)
+        reverse_link.begin(target, link, wish, starts, looked, ids, translated)
         if link.way_back:  # for this call; a driver learns it from the directives
             begun = replace(link, chosen=link.chosen | {at.topic for at in starts})
             links = tuple(begun if each is link else each for each in self.settings.links)

@@ -13,6 +13,7 @@ from causeway.cluster import AclBinding
 from causeway.errors import CausewayError
 from causeway.link_topics import Cut, EndDirective, Scope, directive_as_json
 from causeway.model import State, TopicPartition, age_ms
+from causeway.operate.failover.keeping import ReturningOffsets
 from causeway.operate.failover.last_groups import GroupPlace
 from causeway.operate.failover.missing import TopicLoss
 from causeway.operate.failover.unmirrored import Unmirrored
@@ -139,6 +140,9 @@ class FailedBack:
     others have written there since, and no decision about it is known. `unfenced`: topics of
     the old source whose fence, of a cutover, was (or would be) lifted; `created`: topics that were
     (or would be) created there. `lag`: of the reverse link, None while it has not begun.
+    `keeps`: see ReturningOffsets, of the reverse link; `again`: so many offsets it copies again if
+    the blocked topics are filled again; `refilled`: topics that were (or would be) deleted on the
+    old source for that; `translated`: topics that do not keep their offsets from now on.
     `promoted`: of the reverse link, when it ended. `begun`: the reverse link was told to begin at
     the cut. `pending`: a call that is no dry run would change something."""
 
@@ -157,6 +161,10 @@ class FailedBack:
     created: tuple[str, ...] = ()
     lag: int | None = None
     lines: tuple[str, ...] = ()
+    keeps: ReturningOffsets = field(default_factory=ReturningOffsets)
+    again: int = 0
+    refilled: tuple[str, ...] = ()
+    translated: tuple[str, ...] = ()
     promoted: Promoted | None = None
     begun: bool = False
     pending: bool = False
@@ -251,13 +259,17 @@ def failed_over_json(each: FailedOver) -> dict[str, Any]:
 def failed_back_json(each: FailedBack) -> dict[str, Any]:
     return picked(
         each,
-        "link reverse changed dry_run begun pending saved unfenced created lines lag_records=lag",
+        "link reverse changed dry_run begun pending saved unfenced created lines lag_records=lag"
+        " refilled translated",
         topic=each.scope.topic,
         step=str(each.step),
         unmirrored=[_unmirrored_json(one) for one in each.unmirrored],
         late=[_unmirrored_json(one) for one in each.late],
         lost=[str(at) for at in each.lost],
         gone=[{**at._asdict(), "offsets": offsets} for at, offsets in each.gone.items()],
+        same_offsets=sorted(each.keeps.topics - {*each.translated}),
+        beyond=[{**at._asdict(), "offsets": count} for at, count in each.keeps.beyond.items()],
+        copied_again=each.again,
         promoted=None if each.promoted is None else promoted_json(each.promoted),
     )
 

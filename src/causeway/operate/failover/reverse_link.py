@@ -116,6 +116,8 @@ def check_whole(
 def lines_for(link: LinkSettings, topics: Collection[str]) -> tuple[str, ...]:
     """The lines that a file lacks for a reverse link."""
     name = f"{link.target.alias}->{link.source.alias}"
+    kept = sorted(topic for topic in topics if link.preserves(topic))
+    keep = (f"{name}.causeway.offsets.preserve.topics = {', '.join(kept)}",) if kept else ()
     return (
         f"{name}.enabled = true",
         f"{name}.causeway.way.back = true",
@@ -124,6 +126,7 @@ def lines_for(link: LinkSettings, topics: Collection[str]) -> tuple[str, ...]:
         "IdentityReplicationPolicy",
         f"{name}.sync.group.offsets.enabled = "
         f"{str(link.control.sync_group_offsets_enabled).lower()}",
+        *keep,
     )
 
 
@@ -134,11 +137,12 @@ def begin(
     starts: Places,
     looked: Places,
     ids: Mapping[str, str],
+    translated: Collection[str] = (),
 ) -> None:
     """Has `link` begin at `starts`, whatever ended it before. `wish`: a begin of the scope, with
     the end the other way in its `at`; `looked`: see Directive, by partition of the target; `ids` of
-    the topics of its source. Raises ConflictError, also if a concurrent request started the link;
-    CausewayError."""
+    the topics of its source; `translated`: topics that do not keep their offsets. Raises
+    ConflictError, also if a concurrent request started the link; CausewayError."""
     starts_of, looked_at = _by_topic(starts), _by_topic(looked)
 
     def decide(standing: LinkDirectives) -> DirectivePlan:
@@ -156,6 +160,7 @@ def begin(
                 starts=places,
                 source_id=ids.get(topic, NO_TOPIC_ID),
                 looked=looked_at.get(topic, {}),
+                translated=topic in translated,
             )
             begins.append((each.key, each))
         now = int(time.time() * 1000)

@@ -1,0 +1,67 @@
+"""Whether the way back can keep the offsets of topics whose mirror kept them.
+
+old source  ……………………│ E                  its log ends at the cut: the way back goes on there
+old target  ……………………│ E ── new ──►
+old source  ……………………│ E ─ more ─│        an offset that is taken stays taken: stock Kafka
+                                          cannot cut the end of a log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from causeway.cluster import EARLIEST, LATEST, Cluster, offsets_at
+from causeway.config import LinkSettings
+from causeway.link_topics import Cut
+from causeway.model import TopicPartition
+from causeway.operate.failover.unmirrored import UnmirroredRecords
+
+
+class Otherwise(StrEnum):
+    """How topics go on that cannot keep their offsets as they are."""
+
+    REFILL = "refill"  # deleted on the old source, and filled again with the same offsets
+    TRANSLATE = "translate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturningOffsets:
+    """`topics`: those that the way back is to keep the offsets of. `beyond`: by how many offsets
+    logs of the old source go beyond the start of the way back; `blocked`: the topics that cannot go
+    on with their offsets for that reason, or because the old target has deleted what follows."""
+
+    topics: frozenset[str] = frozenset()
+    beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
+    blocked: frozenset[str] = frozenset()
+
+
+def returning_offsets(
+    reverse: LinkSettings, cuts: Mapping[str, Cut], sighting: UnmirroredRecords
+) -> ReturningOffsets:
+    """`sighting`: of the old source now."""
+    kept = frozenset(
+        name for name, cut in cuts.items() if cut.preserves and reverse.preserves(name)
+    )
+    ends = {at: end for at, end in sorted(sighting.ends.items()) if at.topic in kept}
+    beyond = {
+        at: end - start for at, end in ends.items() if end > (start := sighting.starts.get(at, 0))
+    }
+    # A log without records is filled up to whatever is left.
+    gone = {at for at in sighting.gone if ends.get(at, 0) > 0}
+    blocked = frozenset(at.topic for at in beyond.keys() | gone)
+    return ReturningOffsets(topics=kept, beyond=beyond, blocked=blocked)
+
+
+def offsets_held(
+    cluster: Cluster, topics: Collection[str], places: Iterable[TopicPartition]
+) -> int:
+    """How many offsets the logs of `topics` have, of these `places`. Raises CausewayError."""
+    wanted = [at for at in places if at.topic in topics]
+    starts, ends = (offsets_at(cluster, wanted, when) for when in (EARLIEST, LATEST))
+    return sum(
+        end - start
+        for at in wanted
+        if isinstance(end := ends[at], int) and isinstance(start := starts[at], int)
+    )
