@@ -1,11 +1,12 @@
-"""Two clusters in a simulated time: what a lane sends them are real Fetch and Produce requests, and
-each step of theirs is taken when a test says so.
+"""Two clusters in a simulated time: what a lane sends them are real Fetch, Produce and
+WriteTxnMarkers requests, and each step of theirs is taken when a test says so.
 
     a lane ── queue, flush ──► under way ──► served ──► answered ── receive ──► the lane
                                   │
                                   └ the connection dies: served as well, lost, or served later
 
-A target's log is idempotent, as Kafka's: see TargetLog. Decoded and encoded by kafka-python.
+A target's log is idempotent, as Kafka's: see TargetLog. Decoded and encoded by kafka-python. For
+questions that wait for their answer, and for transactions, see simulated_cluster.py.
 """
 
 from __future__ import annotations
@@ -13,31 +14,34 @@ from __future__ import annotations
 import random
 import socket
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.producer import (
+    ProduceRequest,
+    ProduceResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
-from causeway.cluster import Leader
-from causeway.config import ClientSettings
-from causeway.errors import UnreachableError
-from causeway.model import TopicPartition
-from causeway.wire import SendQueue, codes
+from causeway.wire import SendQueue, apis, codes
+from tests.harness.simulated_coordinator import Coordinator
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
 
-VERSION = 12  # of both requests: topics go by name
+VERSION = 12  # of Fetch and Produce: topics go by name
+MARKERS_VERSION = 1
 SOURCE = "source"  # the cluster's alias
 OUT_OF_RANGE, NOT_LEADER, NOT_ENOUGH_REPLICAS, SESSION_NOT_FOUND = 1, 6, 19, 70
 FENCED, UNKNOWN_EPOCH = 74, 75
 LATE_S = 25.0  # so long what lies in the socket of a dead connection may be served
 
 
-class _Late(NamedTuple):
+class Late(NamedTuple):
     """What a broker has still to read of a connection that is dead."""
 
-    connection: TargetBrokerConnection
-    requests: deque[bytes]
+    serve: Callable[[Any], object]
+    requests: deque[Any]
     until: float
 
 
@@ -52,9 +56,10 @@ class Brokers:
         self.refusals = refusals
         self.sources: dict[Place, SourceLog] = {}
         self.targets: dict[Place, TargetLog] = {}
+        self.coordinator = Coordinator(self.targets, clock, self.happens)
         self.room: dict[tuple[str, int], int] = {}  # connections that a cluster's node takes
         self.connections: list[SourceBrokerConnection | TargetBrokerConnection] = []
-        self.late: list[_Late] = []
+        self.late: list[Late] = []
         self.refuses: Callable[[Place, bytes], bool] = self._refuses
 
     def happens(self, share: float) -> bool:
@@ -65,11 +70,13 @@ class Brokers:
         return self.chance.choice((200, 5_000, 40_000)) if self.happens(0.01) else 0
 
     def serve_late(self) -> None:
-        """A request of some connection that is dead, in the order of sending."""
+        """A request of some connection that is dead, in the order of sending; and what the
+        coordinator of transactions does by itself."""
+        self.coordinator.step()
         self.late = [one for one in self.late if one.requests and self.clock.now < one.until]
         if self.late:
             one = self.chance.choice(self.late)
-            one.connection.serve(one.requests.popleft())
+            one.serve(one.requests.popleft())
 
     @property
     def live(self) -> list[SourceBrokerConnection | TargetBrokerConnection]:
@@ -107,8 +114,8 @@ class _BrokerConnection:
         """Of a socket that nothing comes through, for selectors."""
         return self.outbox._sock.fileno()
 
-    def api_version(self, *_: int) -> int:
-        return VERSION
+    def api_version(self, api_key: int, *_: int) -> int:
+        return MARKERS_VERSION if api_key == apis.WRITE_TXN_MARKERS.key else VERSION
 
     def share(self, _: object) -> None: ...
 
@@ -244,7 +251,7 @@ class SourceBrokerConnection(_BrokerConnection):
             log = self._brokers.sources[place]
             known = log.known_by(self.node)
             end = -1 if known is None else known[1]
-            error = _refusal(known, epoch, offset)
+            error = _refusal(known, epoch, offset, log.start)
             records = b""
             if not error:
                 records = self._records(log, offset, end, min(most, room), bool(parts))
@@ -256,7 +263,7 @@ class SourceBrokerConnection(_BrokerConnection):
                     error_code=error,
                     high_watermark=end,
                     last_stable_offset=end,
-                    log_start_offset=0,
+                    log_start_offset=log.start,
                     aborted_transactions=None,
                     preferred_read_replica=-1,
                     records=records,
@@ -279,19 +286,66 @@ class SourceBrokerConnection(_BrokerConnection):
         return records
 
 
-def _refusal(known: tuple[int, int] | None, epoch: int, offset: int) -> int:
+def _refusal(known: tuple[int, int] | None, epoch: int, offset: int, start: int) -> int:
     """Why a broker that leads by `known` does not answer a fetch; 0: it does."""
     if known is None:
         return NOT_LEADER
     if epoch >= 0 and epoch != known[0]:
         return FENCED if epoch < known[0] else UNKNOWN_EPOCH
-    return OUT_OF_RANGE if offset > known[1] else 0
+    return 0 if start <= offset <= known[1] else OUT_OF_RANGE
 
 
 class TargetBrokerConnection(_BrokerConnection):
-    """Answers Produce requests."""
+    """Answers Produce and WriteTxnMarkers requests."""
 
     def serve(self, frame: bytes) -> None:
+        if int.from_bytes(frame[4:6]) == apis.WRITE_TXN_MARKERS.key:
+            self._serve_markers(frame)
+        else:
+            self._serve_batches(frame)
+
+    def _serve_markers(self, frame: bytes) -> None:
+        """The error of a producer in a partition is the one of its last marker. A broker that
+        refuses one refuses what is behind it, too."""
+        request = WriteTxnMarkersRequest.decode(
+            frame, version=MARKERS_VERSION, header=True, framed=True
+        )
+        errors: dict[int, dict[Place, int]] = {}
+        refused: set[Place] = set()
+        for marker in request.markers:
+            for place in (
+                (topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+            ):
+                log = self._brokers.targets[place]
+                error = NOT_LEADER
+                if log.node == self.node:
+                    error = NOT_ENOUGH_REPLICAS
+                    if place in refused or self._brokers.refuses(place, b""):
+                        refused.add(place)
+                    else:
+                        error = log.mark(marker.producer_id, marker.producer_epoch, late=self.dead)
+                errors.setdefault(marker.producer_id, {})[place] = error
+        kind = WriteTxnMarkersResponse.WritableTxnMarkerResult
+        topic_kind = kind.WritableTxnMarkerTopicResult
+        part = topic_kind.WritableTxnMarkerPartitionResult
+        response = WriteTxnMarkersResponse(
+            version=MARKERS_VERSION,
+            markers=[
+                kind(
+                    producer_id=producer_id,
+                    topics=[
+                        topic_kind(
+                            name=topic, partitions=[part(partition_index=index, error_code=error)]
+                        )
+                        for (topic, index), error in places.items()
+                    ],
+                )
+                for producer_id, places in errors.items()
+            ],
+        )
+        self._answer(response, request.header.correlation_id)
+
+    def _serve_batches(self, frame: bytes) -> None:
         request = ProduceRequest.decode(frame, version=VERSION, header=True, framed=True)
         kind = ProduceResponse.TopicProduceResponse
         places = [
@@ -321,7 +375,7 @@ class TargetBrokerConnection(_BrokerConnection):
         chance, clock = self._brokers.chance, self._brokers.clock
         read = [self.under_way.popleft() for _ in range(chance.randint(0, len(self.under_way)))]
         self.under_way.clear()
-        self._brokers.late.append(_Late(self, deque(read), clock.now + LATE_S))
+        self._brokers.late.append(Late(self.serve, deque(read), clock.now + LATE_S))
 
     def _append(self, place: Place, raw: bytes) -> Any:
         log = self._brokers.targets[place]
@@ -334,32 +388,3 @@ class TargetBrokerConnection(_BrokerConnection):
         return kind(
             index=place[1], error_code=error, base_offset=base, log_append_time_ms=append_time
         )
-
-
-class SimulatedCluster:
-    """In place of causeway.cluster.cluster.Cluster, as far as a lane's connections need it."""
-
-    def __init__(self, brokers: Brokers, settings: ClientSettings) -> None:
-        self._brokers = brokers
-        self.name = settings.alias
-        self.timeout_s = settings.request_timeout_ms / 1000
-
-    def open_connection(self, node: int) -> SourceBrokerConnection | TargetBrokerConnection:
-        brokers, place = self._brokers, (self.name, node)
-        taken = sum((one.cluster, one.node) == place for one in brokers.live)
-        if taken >= brokers.room.get(place, 100) or brokers.happens(0.05):
-            raise UnreachableError("connect to", f"{self.name} {node}", "is full", retriable=True)
-        kind = SourceBrokerConnection if self.name == SOURCE else TargetBrokerConnection
-        brokers.connections.append(kind(brokers, self.name, node))
-        return brokers.connections[-1]
-
-    def leaders(
-        self, places: Collection[TopicPartition], *, refresh: bool, last: int
-    ) -> dict[TopicPartition, Leader]:
-        """As brokers say that were not cut off."""
-        if self._brokers.happens(0.1):
-            raise UnreachableError("ask", self.name, "no answer", retriable=True)
-        logs = self._brokers.sources
-        return {at: Leader(logs[at].node, logs[at].epoch, "h", 1) for at in places}
-
-    def close(self) -> None: ...

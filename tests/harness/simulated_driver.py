@@ -15,7 +15,8 @@ from causeway.link_topics import Outlet
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import Assign, Clusters, Drain, LaneReport, Throttle
 from causeway.relay.recovery import PartitionLeader, RecoveryRequest, ResumedOutlet, Resumption
-from tests.harness.simulated_brokers import LATE_S, SOURCE, SimulatedCluster
+from tests.harness.simulated_brokers import LATE_S, SOURCE
+from tests.harness.simulated_cluster import SimulatedCluster
 from tests.harness.simulated_lane import SimulatedLane
 from tests.harness.simulated_logs import Place
 from tests.harness.simulated_setting import Mirrored, Setting

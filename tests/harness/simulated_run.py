@@ -14,7 +14,8 @@ from causeway.relay import Rate, Revoke, Throttle
 from causeway.relay.lane import connections, loop, reader, recovery_queue, relay, target, watches
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.loop import DRAIN_S
-from tests.harness.simulated_brokers import SOURCE, SimulatedCluster
+from tests.harness.simulated_brokers import SOURCE
+from tests.harness.simulated_cluster import SimulatedCluster
 from tests.harness.simulated_driver import SimulatedDriver
 from tests.harness.simulated_lane import EVENTS, Helpers, Lease, Stages
 from tests.harness.simulated_logs import Clock
