@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import limit_report, transform_report
+from bench import limit_report, offset_report, transform_report
 from bench.parts import DRIVER, JVM, LANE
 from bench.results import Entry, load
 from bench.soak import growth
@@ -80,9 +80,11 @@ class Row:
 
 
 def render(entries: Mapping[str, Entry]) -> str:
-    method = _METHOD.format(more=limit_report.METHOD + transform_report.METHOD)
+    more = limit_report.METHOD + transform_report.METHOD + offset_report.METHOD
+    method = _METHOD.format(more=more)
     parts = ["# Benchmark: Causeway and MirrorMaker 2\n", _summary(entries)]
-    parts += filter(None, [limit_report.render(entries), transform_report.render(entries)])
+    sections = (limit_report, transform_report, offset_report)
+    parts += filter(None, [section.render(entries) for section in sections])
     parts.append(method)
     parts += [_detail(entry) for entry in entries.values()]
     return "\n".join(parts)
@@ -287,6 +289,8 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
         }
     if "clicks" in figure:
         return {name: partial(_click_ms, name) for name in figure["clicks"]}
+    if "offsets" in figure:
+        return {"offsets": lambda f: f"{f['offsets']:,}", **usage}
     if "groups" in figure:
         return {"groups": lambda f: f"{f['groups']:,}", **usage}
     return {"records": lambda f: f"{f['records']:,}", **usage}

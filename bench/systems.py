@@ -23,6 +23,7 @@ MM2_EXACTLY_ONCE = "mm2-exactly-once"
 # Variants of single workloads, which say what they are.
 CAUSEWAY_SQL = "causeway-sql"
 CAUSEWAY_QUIET = "causeway-quiet"
+CAUSEWAY_KEEPS = "causeway-keeps"
 MM2_SMT = "mm2-smt"
 TWO_PRODUCERS = "two-producers"
 CAUSEWAY_BEFORE = "causeway-before"
@@ -39,6 +40,7 @@ TITLES = {
 VARIANTS = {
     CAUSEWAY_SQL: "Causeway, SQL with a schema",
     CAUSEWAY_QUIET: "Causeway, with a quiet transform",
+    CAUSEWAY_KEEPS: "Causeway, same offsets",
     MM2_SMT: "MirrorMaker 2 with Kafka's transformations",
     TWO_PRODUCERS: "two producers side by side",
     CAUSEWAY_BEFORE: "Causeway before",
@@ -91,7 +93,9 @@ def system(
     keys for all."""
     file = properties(stage, run, (extra or {}) if name == MM2_TUNED else {}) | dict(flow or {})
     directory = stage.directory / f"{name}-{run.alias}"
-    if name in (CAUSEWAY, CAUSEWAY_SQL, CAUSEWAY_QUIET):
+    if name == CAUSEWAY_KEEPS:
+        file |= {"causeway.offsets": "preserve"}
+    if name in (CAUSEWAY, CAUSEWAY_SQL, CAUSEWAY_QUIET, CAUSEWAY_KEEPS):
         return _Causeway(file, directory, Path(sys.executable).with_name("causeway"))
     if name == CAUSEWAY_BEFORE:
         return _Causeway(file, directory, Path(BEFORE) / ".venv/bin/causeway")

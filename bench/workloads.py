@@ -17,6 +17,7 @@ from bench import (
     limit_report,
     limits,
     many,
+    offsets,
     page,
     simulated,
     soak,
@@ -32,6 +33,7 @@ from bench.systems import (
     BARE,
     CAUSEWAY,
     CAUSEWAY_BEFORE,
+    CAUSEWAY_KEEPS,
     CAUSEWAY_QUIET,
     CAUSEWAY_SQL,
     MM2,
@@ -108,8 +110,55 @@ def workloads(*, quick: bool) -> list[Workload]:
         *_idle(quick=quick),
         _page(5_000 if quick else 50_000),
         *_transforms(quick=quick),
+        *_offsets(quick=quick),
         *_limits(quick=quick),
     ]
+
+
+def _offsets(*, quick: bool) -> Iterator[Workload]:
+    """With the source's offsets kept, beside translated offsets."""
+    factor, parts = (_QUICK_FACTOR, 50) if quick else (1, 1000)
+    both = [CAUSEWAY, CAUSEWAY_KEEPS]
+    shape = SHAPES[1].shortened(factor)
+    yield replace(
+        _throughput(shape, settle_s=1 if quick else 5),
+        name=f"{offsets.PREFIX}dense",
+        title=f"{shape.title}, one marker",
+        systems=both,
+    )
+    count = 8_000 // factor
+    yield Workload(
+        name=f"{offsets.PREFIX}transactions",
+        title=f"transactions of {offsets.EACH} records of 1 kB, {offsets.PARTITIONS} partitions",
+        settings={"transactions": f"{count:,}"},
+        measure=lambda stage, name, say: offsets.measure(stage, name, count, say),
+        systems=both,
+    )
+    yield Workload(
+        name=f"{offsets.PREFIX}start",
+        title=f"{parts:,} partitions, 5 records each, start included",
+        settings={},
+        measure=lambda stage, name, say: start.measure(stage, name, parts, 5, say),
+        systems=both,
+    )
+    yield Workload(
+        name=f"{offsets.PREFIX}latency",
+        title=f"latency at {latency.PER_S} records/s",
+        settings={},
+        measure=lambda stage, name, say: latency.measure(
+            stage, name, say, warm_up_s=3 if quick else 20, measured_s=5 if quick else 60
+        ),
+        rounds=2,
+        systems=both,
+    )
+    filled = 50_000_000 // factor
+    yield Workload(
+        name=f"{offsets.PREFIX}beginning",
+        title="offsets filled below the first record of a partition",
+        settings={"offsets": f"{filled:,}"},
+        measure=lambda stage, _, say: offsets.measure_beginning(stage, filled, say),
+        systems=[CAUSEWAY_KEEPS],
+    )
 
 
 def _verify(shape: Shape) -> Workload:
