@@ -11,15 +11,25 @@ another offset than on the source.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from causeway.cluster import ActiveProducer, content_of
+from causeway.cluster import ActiveProducer, Content, content_of
 from causeway.errors import DivergedError
 from causeway.model import Pair
-from causeway.records import CONTROL, TRANSACTIONAL, BatchHeader, advance, clip, records_of
-from causeway.relay.recovery.ours import TargetLog, backwards, comparable, decoded
+from causeway.records import (
+    CONTROL,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    BatchHeader,
+    Record,
+    advance,
+    frames,
+    records_of,
+)
+from causeway.relay.recovery.ours import TargetLog, backwards, decoded
 from causeway.relay.recovery.retrace import SourceLog
 from causeway.relay.recovery.survey import RecoveryRequest, ResumedOutlet
 from causeway.relay.treatment import as_relayed
@@ -53,44 +63,61 @@ def end_of_copy(
     found = _Producer(outlet.producer_epoch, pair.sequence)
     if known is not None:
         found = _Producer(known.producer_epoch, advance(known.last_sequence, 1))
+    # A pair may lie further on the source: what is between was passed over. What the target has
+    # lost before that was not.
+    passed = pair.source if pair.source > pair.target <= end else 0
+    position = max(end, passed)
     is_at_pair = end == pair.target and found == (outlet.producer_epoch, pair.sequence)
     if not is_at_pair or (request.unsettled and known is None):
-        newest = _last_of_ours(target)
-        if known is None and newest is not None:
-            found = newest
-        epoch = max(epoch, _check(source, target))
-    # A pair may lie further on the source: what is between was passed over.
-    position = max(end, pair.source) if pair.source > pair.target else end
+        if known is None:
+            found = _last_of_ours(target)
+        _check(source, target, passed)
+        epoch = _epoch_before(source, end) if end > passed else -1
+    if found.epoch < outlet.producer_epoch:
+        # A lane has taken that epoch, and what it sent may still arrive. An older epoch would not
+        # refuse that.
+        found = _Producer(outlet.producer_epoch, 0)
     resumed = target.resumed(Pair(position, end, found.sequence), epoch)
     return replace(resumed, producer_epoch=found.epoch)
 
 
-def _last_of_ours(target: TargetLog) -> _Producer | None:
-    """Our producer by its last batch in the log; None if the log has none. A marker of a higher
-    epoch behind that batch begins with sequence 0 again."""
-    marked = -1
-    for start, stop in backwards(target.end):
-        found: _Producer | None = None
-        for batch, _ in target.batches(start, stop):
-            if batch.producer_id != target.outlet.producer_id:
-                continue
-            if batch.attributes & CONTROL:
-                marked = max(marked, batch.producer_epoch)
-            else:
-                found = _Producer(batch.producer_epoch, batch.following)
-        if found is not None:
-            return found if found.epoch >= marked else _Producer(marked, 0)
-    return _Producer(marked, 0) if marked >= 0 else None
+def _last_of_ours(target: TargetLog) -> _Producer:
+    """Our producer by its batches from the pair on, if the leader has forgotten it. A marker of a
+    higher epoch begins with sequence 0 again."""
+    outlet = target.outlet
+    found = _Producer(outlet.producer_epoch, outlet.pair.sequence)
+    for batch, _ in target.batches(outlet.pair.target, target.end):
+        if batch.producer_id != outlet.producer_id or batch.producer_epoch < found.epoch:
+            continue
+        if not batch.attributes & CONTROL:
+            found = _Producer(batch.producer_epoch, batch.following)
+        elif batch.producer_epoch > found.epoch:
+            found = _Producer(batch.producer_epoch, 0)
+    return found
 
 
-def _check(source: SourceLog, target: TargetLog) -> int:
-    """Compares the end of the target's log with the source; the leader epoch of the source's last
-    record there, -1 if that is unknown. Raises DivergedError."""
+def _epoch_before(source: SourceLog, position: int) -> int:
+    """The leader epoch of the source's batch before `position`, markers included; -1 if it is
+    unknown. A lower one would look like a truncated source."""
+    at = source.assignment.source_partition
+    if not source.start < position <= source.end:
+        return -1
+    fetched = source.cluster.fetch(at, position - 1, 1, max_wait_ms=0)
+    for raw in frames(memoryview(fetched.records), str(at)):
+        if raw[MAGIC_AT] >= MAGIC and int.from_bytes(raw[:8]) < position:
+            return BatchHeader.of(raw).leader_epoch
+        break
+    return -1
+
+
+def _check(source: SourceLog, target: TargetLog, passed: int) -> None:
+    """Compares the end of the target's log with the source, of which nothing below offset `passed`
+    can be read. Raises DivergedError."""
     preserve = source.assignment.preserve
     assert preserve is not None
     pair, begin = target.outlet.pair, preserve.begin
     if target.end <= begin:
-        return -1
+        return
     empty: list[tuple[int, int]] = []
     for batch, _ in target.batches(max(min(pair.target, target.end), begin), target.end):
         if batch.producer_id == target.outlet.producer_id and not batch.attributes & CONTROL:
@@ -103,8 +130,8 @@ def _check(source: SourceLog, target: TargetLog) -> int:
             empty.append((batch.base, batch.last + 1))
     if source.series is as_relayed:  # else records may be dropped
         for start, stop in empty[-COMPARED_STRETCHES:]:
-            _check_empty(source, target, max(start, source.start), stop)
-    return _check_last(source, target, begin)
+            _check_empty(source, target, max(start, source.start, passed), stop)
+        _check_last(source, target, begin)
 
 
 def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) -> None:
@@ -116,37 +143,38 @@ def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) ->
         raise diverged(target, f"it has no record at offset {first.first}, the source has one")
 
 
-def _check_last(source: SourceLog, target: TargetLog, begin: int) -> int:
+def _check_last(source: SourceLog, target: TargetLog, begin: int) -> None:
     """Compares the last record of ours."""
     for start, stop in backwards(target.end):
         if stop <= begin:
-            break
+            return
         newest = None
         for batch, raw in target.batches(max(start, begin), stop):
             if not batch.attributes & (CONTROL | TRANSACTIONAL) and batch.records:
-                newest = batch, raw
+                newest = raw
         if newest is not None:
-            return _compare(source, target, *newest)
-    return -1
+            _compare(source, target, decoded(newest))
+            return
 
 
-def _compare(source: SourceLog, target: TargetLog, batch: BatchHeader, raw: memoryview) -> int:
-    records = decoded(raw)
-    last = records[-1].offset if records else batch.last
-    if last < source.start:
-        return -1
-    for found in source.between(last, last + 1, target):
-        one = clip(found, last, last + 1)
-        if one is None:
-            break
-        if source.series is as_relayed and records:
-            (there,) = records_of(one)
-            if comparable(content_of(there), False) != comparable(content_of(records[-1]), False):
-                raise diverged(target, f"its record at offset {last} is not the source's")
-        return found.leader_epoch
-    if source.series is as_relayed and not source.is_compacted:
+def _compare(source: SourceLog, target: TargetLog, records: Sequence[Record]) -> None:
+    """Compares the last of `records`, or the last one that the source has not compacted away."""
+    if not records or records[-1].offset < source.start or records[0].offset > source.end:
+        return
+    last = records[-1].offset
+    there: dict[int, Content] = {}
+    for found in source.between(max(records[0].offset, source.start), last + 1, target):
+        for index, record in enumerate(records_of(found)):
+            there[found.source_offset(index)] = content_of(record)
+    if last not in there and not source.is_compacted:
         raise diverged(target, f"it has a record at offset {last}, the source has none")
-    return -1
+    for record in reversed(records):
+        content = there.get(record.offset)
+        if content is None:
+            continue
+        if content != content_of(record):
+            raise diverged(target, f"its record at offset {record.offset} is not the source's")
+        return
 
 
 def diverged(target: TargetLog, cause: str) -> DivergedError:

@@ -131,6 +131,13 @@ class Survey:
         read_committed = all(r.assignment.read_committed for r in requests)
         source_leaders = _leaders(source, sources, "source")
         target_leaders = _leaders(target, targets, "target")
+
+        def ask_for_producers() -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
+            return _with_errors(target_leaders, lambda led: _producers(target, keeping & led))
+
+        # Where offsets are kept, the log's end is the position, and the leader's memory has the
+        # sequence: both must be of the same moment.
+        earlier = ask_for_producers()
         return cls(
             source_leaders=source_leaders,
             target_leaders=target_leaders,
@@ -149,7 +156,7 @@ class Survey:
                 target_leaders,
                 lambda led: _remembered(target, ((shared | unsettled) - keeping) & led),
             ),
-            producers=_with_errors(target_leaders, lambda led: _producers(target, keeping & led)),
+            producers=_unchanged(earlier, ask_for_producers(), producers),
         )
 
 
@@ -240,6 +247,24 @@ def _producers(
     """No producers of a leader that cannot be asked: then the log shows them."""
     answers = target.active_producers(places) if places else {}
     return {place: () if is_unsupported(each) else each for place, each in answers.items()}
+
+
+def _unchanged(
+    earlier: Mapping[TopicPartition, tuple[ActiveProducer, ...] | CausewayError],
+    later: Mapping[TopicPartition, tuple[ActiveProducer, ...] | CausewayError],
+    ours: Collection[int],
+) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
+    """`later`, with an error for each partition to which one of `ours` wrote between the two."""
+    found = dict(later)
+    for place, each in later.items():
+        before = earlier[place]
+        if isinstance(before, CausewayError) or isinstance(each, CausewayError):
+            continue
+        if {p for p in before if p.producer_id in ours} != {
+            p for p in each if p.producer_id in ours
+        }:
+            found[place] = not_settled(place, KEEPS_MOVING)
+    return found
 
 
 def _judged(

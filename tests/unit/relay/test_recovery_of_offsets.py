@@ -1,0 +1,269 @@
+"""Where a copy that keeps offsets goes on, over logs that live in memory.
+
+The target's log end is the position, and nothing before it can be taken back: each test has a way
+in which one of the two could be taken for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from causeway.cluster import ActiveProducer, Cluster, FetchedPartition
+from causeway.errors import BrokerError, CausewayError, DivergedError
+from causeway.link_topics import Outlet
+from causeway.model import Pair, TopicPartition
+from causeway.relay import Assignment, Preserve
+from causeway.relay.recovery import RecoveryRequest, ResumedOutlet, recover
+from causeway.wire import broker_error, codes
+from tests.harness.raw_batches import ABORT, Rec, marker
+from tests.harness.world import OURS, SOURCE, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log
+
+FILLS = 500  # the producer id of empty transactions
+
+
+class Remembering(FakeCluster):
+    """A target whose leader remembers `known`; `arrive` is called once the log's end was read."""
+
+    def __init__(self, log: Log, known: Sequence[ActiveProducer] = ()) -> None:
+        super().__init__(TARGET, TARGET_ID, {0: log}, compacted=False)
+        self.log, self.known = log, tuple(known)
+        self.arrive: Callable[[], None] = lambda: None
+        self.fetches = 0
+
+    def active_producers(
+        self, places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+        return dict.fromkeys(places, self.known)
+
+    def list_offsets(self, places: Collection[TopicPartition], *more: Any, **named: Any) -> Any:
+        found = super().list_offsets(places, *more, **named)
+        self.arrive()
+        return found
+
+    def fetch(self, *given: Any, **named: Any) -> FetchedPartition:
+        self.fetches += 1
+        return super().fetch(*given, **named)
+
+
+def ours(epoch: int, last_sequence: int) -> ActiveProducer:
+    return ActiveProducer(
+        producer_id=OURS, producer_epoch=epoch, last_sequence=last_sequence, last_timestamp=0
+    )
+
+
+def records(start: int, stop: int) -> list[Rec]:
+    return [Rec(offset=at, value=b"%d" % at) for at in range(start, stop)]
+
+
+def put(log: Log, stop: int, **stamp: Any) -> None:
+    """Records from the log's end on, as the source has them there."""
+    log.append(records(log.end, stop), **stamp)
+
+
+def put_marker(log: Log, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> None:
+    raw = bytearray(marker(log.end, producer_id, ABORT, leader_epoch=leader_epoch))
+    raw[51:53] = epoch.to_bytes(2)
+    log.batches.append((log.end, log.end, bytes(raw)))
+    log.end += 1
+
+
+def copied(log: Log, stop: int) -> Log:
+    put(log, stop, producer_id=OURS, epoch=0, sequence=log.end)
+    return log
+
+
+def outlet_at(pair: Pair, epoch: int = 0) -> Outlet:
+    return Outlet(
+        topic=TARGET,
+        partition=0,
+        topic_id=TARGET_ID,
+        producer_id=OURS,
+        producer_epoch=epoch,
+        pair=pair,
+        exclusive=True,
+    )
+
+
+def answer_of(
+    source: FakeCluster,
+    target: FakeCluster,
+    outlet: Outlet,
+    *,
+    leader_epoch: int = 0,
+    unsettled: bool = False,
+) -> ResumedOutlet | CausewayError:
+    assignment = Assignment(
+        link="A->B",
+        source="a",
+        target="b",
+        topic="t",
+        partition=0,
+        topic_id=SOURCE_ID,
+        leader_epoch=leader_epoch,
+        outlets=(outlet,),
+        preserve=Preserve(begin=0, gaps="markers", transactional_id="c"),
+    )
+    request = RecoveryRequest(assignment=assignment, unsettled=unsettled)
+    answer = recover([request], cast(Cluster, source), cast(Cluster, target))[SOURCE]
+    return answer if isinstance(answer, CausewayError) else answer.outlets[0]
+
+
+def found_of(*given: Any, **named: Any) -> ResumedOutlet:
+    answer = answer_of(*given, **named)
+    assert isinstance(answer, ResumedOutlet), answer
+    return answer
+
+
+def source_of(log: Log, *, compacted: bool = False) -> FakeCluster:
+    return FakeCluster("t", SOURCE_ID, {0: log}, compacted)
+
+
+def log_to(stop: int) -> Log:
+    log = Log()
+    put(log, stop)
+    return log
+
+
+def test_a_batch_that_arrives_between_the_two_questions_is_noticed() -> None:
+    """Else its records would be sent again, with the sequence behind it."""
+    target = Remembering(copied(Log(), 10), [ours(0, 9)])
+
+    def arrive() -> None:
+        if target.log.end == 10:
+            copied(target.log, 20)
+            target.known = (ours(0, 19),)
+
+    target.arrive = arrive
+
+    answer = answer_of(source_of(log_to(30)), target, outlet_at(Pair(10, 10, 10)))
+
+    assert isinstance(answer, BrokerError)
+    assert answer.retriable
+    found = found_of(source_of(log_to(30)), target, outlet_at(Pair(10, 10, 10)))
+    assert found.pair == Pair(20, 20, 20)
+
+
+def test_an_epoch_that_was_taken_once_is_never_left() -> None:
+    """The outlet has reported epoch 2, of which nothing has arrived yet. A batch of it, with
+    sequence 0, would be accepted behind any batch of epoch 0."""
+    target = Remembering(copied(Log(), 10), [ours(0, 9)])
+
+    found = found_of(source_of(log_to(30)), target, outlet_at(Pair(10, 10, 0), epoch=2))
+
+    assert (found.producer_epoch, found.pair) == (2, Pair(10, 10, 0))
+
+
+@pytest.mark.parametrize("filled_by", [OURS, FILLS])
+def test_the_sequence_follows_from_the_log_if_the_leader_has_forgotten_it(filled_by: int) -> None:
+    source, target = log_to(10), copied(Log(), 10)
+    put_marker(source, 5)
+    put_marker(target, filled_by, epoch=3)
+    put(source, 30)
+    epoch = 3 if filled_by == OURS else 0
+    following = 0 if filled_by == OURS else 10
+
+    found = found_of(source_of(source), Remembering(target), outlet_at(Pair(5, 5, 5)))
+
+    assert (found.producer_epoch, found.pair) == (epoch, Pair(11, 11, following))
+
+
+def test_a_new_claim_reads_no_more_than_the_end_of_a_long_log() -> None:
+    target = Log()
+    for stop in range(10, 1010, 10):
+        put(target, stop, producer_id=77, epoch=0, sequence=0)
+    cluster = Remembering(target)
+
+    found = found_of(
+        source_of(log_to(1000)), cluster, outlet_at(Pair(1000, 1000, 0)), unsettled=True
+    )
+
+    assert found.pair == Pair(1000, 1000, 0)
+    assert cluster.fetches < 10
+
+
+def test_the_epoch_is_that_of_the_marker_before_the_end() -> None:
+    """The source's leader changed between the records and their marker. To the epoch of the
+    records it would answer with an end before the marker, as if it was truncated."""
+    source, target = Log(), copied(Log(), 10)
+    put(source, 10, leader_epoch=3)
+    put_marker(source, 5, leader_epoch=5)
+    put(source, 20, leader_epoch=5)
+    put_marker(target, OURS)
+
+    found = found_of(
+        source_of(source),
+        Remembering(target, [ours(0, 9)]),
+        outlet_at(Pair(4, 4, 4)),
+        leader_epoch=3,
+    )
+
+    assert (found.pair, found.epoch) == (Pair(11, 11, 10), 5)
+
+
+def test_what_a_target_lost_below_what_was_passed_over_comes_again() -> None:
+    """The pair says that offsets 10 to 19 were passed over. The target lost those from 7 on."""
+    target = Remembering(copied(Log(), 7), [ours(0, 6)])
+
+    found = found_of(source_of(log_to(30)), target, outlet_at(Pair(20, 10, 10)))
+
+    assert found.pair == Pair(7, 7, 7)
+
+
+class Damaged(FakeCluster):
+    def fetch(self, place: Any, offset: int, *more: Any, **named: Any) -> FetchedPartition:
+        if 10 <= offset < 20:
+            raise broker_error(codes.CORRUPT_MESSAGE, "read", str(place))
+        return super().fetch(place, offset, *more, **named)
+
+
+@pytest.mark.parametrize("end", [13, 20, 25])
+def test_what_was_passed_over_is_not_read_again(end: int) -> None:
+    """A lane has filled it, and died before it reported more than the pair behind the damage."""
+    target = copied(Log(), 10)
+    while target.end < min(end, 20):
+        put_marker(target, OURS)
+    if end > 20:
+        put(target, end, producer_id=OURS, epoch=0, sequence=10)
+    last = 9 if end <= 20 else 14
+    source = Damaged("t", SOURCE_ID, {0: log_to(30)}, compacted=False)
+
+    found = found_of(source, Remembering(target, [ours(0, last)]), outlet_at(Pair(20, 10, 10)))
+
+    assert found.pair == Pair(max(end, 20), end, last + 1)
+
+
+def test_records_that_lie_one_too_far_are_found_though_the_source_was_compacted() -> None:
+    """The last one lies where the source has none any more. The one before it tells."""
+    source, target = Log(), copied(Log(), 10)
+    kept = [each for each in records(0, 20) if each.offset != 15]
+    source.append(kept, span=20)
+    put_marker(target, OURS)
+    late = [replace(each, offset=each.offset + 1) for each in records(10, 15)]
+    target.append(late, producer_id=OURS, epoch=0, sequence=10)
+
+    answer = answer_of(
+        source_of(source, compacted=True),
+        Remembering(target, [ours(0, 14)]),
+        outlet_at(Pair(11, 11, 10)),
+    )
+
+    assert isinstance(answer, DivergedError)
+    assert "its record at offset 14 is not the source's" in str(answer)
+
+
+def test_a_record_that_the_source_has_compacted_since_is_no_difference() -> None:
+    source, target = Log(), copied(Log(), 16)
+    kept = [each for each in records(0, 20) if each.offset != 15]
+    source.append(kept, span=20)
+
+    found = found_of(
+        source_of(source, compacted=True),
+        Remembering(target, [ours(0, 15)]),
+        outlet_at(Pair(11, 11, 11)),
+    )
+
+    assert found.pair == Pair(16, 16, 16)
