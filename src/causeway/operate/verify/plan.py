@@ -200,7 +200,7 @@ class _LinkPlanner:
         known = self._contents.partitions
         places = (TopicPartition(topic.source, number) for number in range(topic.partitions))
         of_topic = [one for at in places if (one := known.get(at)) is not None and one.outlets]
-        if topic.target_id is None or not self._link.sole_writer or not of_topic:
+        if topic.target_id is None or not self._link.is_sole_writer(topic.source) or not of_topic:
             return ()
         recreated = any(claim_checks.why_another(one, topic) is not None for one in of_topic)
         if recreated or any(one.transform is not None or one.state in ENDED for one in of_topic):
@@ -270,6 +270,7 @@ class _LinkPlanner:
         target = outlet.at
         alone = outlet.exclusive and link.sole_writer
         alone &= target not in self._led
+        alone |= progress.preserves
         several = len(progress.outlets) > 1
         feed = PartitionFeed(
             link=link.name,
