@@ -256,14 +256,45 @@ def test_java_programs_find_their_topics_and_go_on_at_the_exact_record(
         assert run.stop() == 0
 
 
-def write_transactions(source: KafkaTools) -> None:
+def test_java_programs_get_the_same_offsets_where_offsets_are_preserved(
+    clusters: Mapping[str, LocalCluster], java: Any, tmp_path: Path
+) -> None:
+    """After the other test: it adds a topic. Groups stand everywhere, also in gaps."""
+    a, b = (KafkaTools(clusters[alias].bootstrap) for alias in "AB")
+    hop = Hop(source="A", topic="kept", target="B")
+    a.create_topic(hop.topic, 2)
+    write_transactions(a, hop.topic)
+    file = mm2_file(
+        tmp_path,
+        {alias: clusters[alias] for alias in "AB"},
+        "A->B.enabled = true",
+        "A->B.causeway.offsets = preserve",
+        f"topics = {hop.topic}",
+        "emit.checkpoints.interval.seconds = 1",
+        "sync.topic.acls.enabled = false",
+    )
+    with (
+        Running("run", file, directory=tmp_path) as run,
+        closing(MirrorClient(java, b)) as client,
+    ):
+        await_copied(a, hop.topic, b, hop.mirror)
+        await_until(
+            lambda: b.offsets(hop.mirror) == a.offsets(hop.topic), PATIENCE_S, "the same ends"
+        )
+        for group, standing in spread_groups(a, hop.topic).items():
+            same = {(hop.mirror, p): offset for p, offset in standing.items()}
+            assert await_all(client, hop, group) == same, group
+        assert run.stop() == 0
+
+
+def write_transactions(source: KafkaTools, topic: str = TORN) -> None:
     """A record or more each, every third of them aborted."""
-    with source.transactional("writer") as transactions:
+    with source.transactional(f"writer of {topic}") as transactions:
         for number in range(60):
             transactions.begin()
             for index in range(1 + number % 5):
                 text = b"%d %d" % (number, index)
-                transactions.send(TORN, Outgoing(value=text, partition=(number + index) % 2))
+                transactions.send(topic, Outgoing(value=text, partition=(number + index) % 2))
             if number % 3 == 2:
                 transactions.abort()
             else:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def link(source: KafkaTools, target: KafkaTools, prefix: str) -> LinkSettings:
 
 
 @pytest.fixture
-def topic(source: KafkaTools, prefix: str) -> Iterator[str]:
+def topic(source: KafkaTools, prefix: str) -> str:
     """100 records, a rolled back transaction, and one that ends with its marker."""
     name = prefix + "orders"
     source.create_topic(name, 1)
@@ -166,7 +165,8 @@ def test_the_way_there_and_back_keeps_all_offsets(
     with RunningDaemon(monkeypatch, link, back, lease_s=2.0) as run:
         begun = failback(both, link=link.name, wait_s=60.0)
         assert begun.step is FailbackStep.BACK
-        assert (begun.keeps.topics, begun.keeps.blocked) == ({topic}, set())
+        assert set(begun.keeps.topics) == {topic}
+        assert not begun.keeps.blocked
         await_same(target, source, topic, END + 23)
         await_until(
             lambda: source.group_offsets(group) == {(topic, 0): END + 11}, 60, "its offset on A"
