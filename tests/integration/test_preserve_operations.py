@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from causeway.cluster import Cluster, filling, transactions
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.model import State, TopicPartition
 from causeway.operate.failover import (
@@ -25,12 +26,14 @@ from causeway.operate.failover import (
     promote,
 )
 from causeway.operate.verify import Agreement, DifferenceKind, PartitionReport, verify
-from causeway.status import status
+from causeway.status import Look, PartitionStatus, status
 from causeway.translation import Question, translate
 from tests.harness.control import checkpoints, offset_syncs
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.lanes import client
 from tests.harness.links import fill, identity, turned
+from tests.harness.mirror import FOREVER
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -87,6 +90,15 @@ def await_same(source: KafkaTools, target: KafkaTools, topic: str, end: int) -> 
 
     await_until(same, 60, f"{topic} ends at {end} on both sides")
     assert by_offset(source, topic) == by_offset(target, topic)
+
+
+def stands(run: RunningDaemon, link: LinkSettings, topic: str, *, preserves: bool) -> bool:
+    """Whether the topic is mirrored by `link`, with the offsets of the source or others."""
+    return any(
+        each.state is State.RUNNING and (each.preserving is not None) is preserves
+        for each in run.link(link.name).partitions
+        if each.topic == topic
+    )
 
 
 def verified(*links: LinkSettings, topic: str, link: str) -> PartitionReport:
@@ -178,15 +190,7 @@ def test_the_way_there_and_back_keeps_all_offsets(
         assert (done.step, done.translated) == (FailbackStep.GOES_ON, ())
         fill(source, topic, 5, first=2000)
         await_same(source, target, topic, END + 28)
-        await_until(
-            lambda: any(
-                each.state is State.RUNNING and each.preserving is not None
-                for each in run.link(link.name).partitions
-                if each.topic == topic
-            ),
-            60,
-            "offsets are preserved again",
-        )
+        await_until(lambda: stands(run, link, topic, preserves=True), 60, "preserved offsets")
 
 
 @pytest.fixture
@@ -268,8 +272,7 @@ def test_an_old_source_that_has_more_goes_on_with_translated_offsets(
     with RunningDaemon(monkeypatch, link, back, lease_s=2.0) as run:
         fill(source, topic, 5, first=5000)
         await_until(lambda: target.offsets(topic) == {0: END + 30}, 60, "A's records come to B")
-        (one,) = (p for p in run.link(link.name).partitions if p.topic == topic)
-        assert one.preserving is None
+        await_until(lambda: stands(run, link, topic, preserves=False), 60, "translated offsets")
 
 
 def test_verify_names_the_offset_where_both_sides_differ(
@@ -309,3 +312,51 @@ def test_offset_syncs_have_the_same_numbers_on_both_sides(
 
         await_until(lambda: bool(syncs()), 60, "offset syncs")
         assert all(upstream == downstream for upstream, downstream in syncs())
+
+
+def test_the_beginning_is_shown_while_it_is_filled(
+    source: KafkaTools,
+    target: KafkaTools,
+    link: LinkSettings,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic, group, start = prefix + "late", prefix + "readers", 20_000_000
+    source.create_topic(topic, 1, config=FOREVER)
+    with Cluster(client("A", source.bootstrap)) as cluster:
+        fill_id = transactions.begin(cluster, topic, 60_000)
+        at = TopicPartition(topic, 0)
+        filling.fill(
+            cluster, fill_id, at, 0, start, keyed=False, delete=True, on_step=lambda _: True
+        )
+    fill(source, topic, 10)
+    source.commit_group(group, {(topic, 0): start + 5})
+    seen: list[PartitionStatus] = []
+
+    def look(look: Look) -> None:
+        seen.extend(p for each in look().links for p in each.partitions if p.topic == topic)
+
+    by_clusters: list[PartitionStatus] = []
+    with RunningDaemon(monkeypatch, link, lease_s=2.0, on_status=look):
+
+        def is_filling() -> bool:
+            (found,) = status(settings_of(link), [topic])
+            by_clusters[:] = found.partitions
+            return bool(by_clusters and by_clusters[0].preserving and by_clusters[0].reason)
+
+        await_until(is_filling, 60, "the clusters show that it is filled")
+        await_same(source, target, topic, start + 10)
+        await_until(
+            lambda: target.group_offsets(group) == {(topic, 0): start + 5}, 60, "the group's offset"
+        )
+    told = [each for each in seen if each.reason and "its beginning is filled" in each.reason]
+    assert any(each.preserving and each.preserving.left_s for each in told), "with the time left"
+    assert all(each.lag_records == 10 for each in told if each.lag_records is not None)
+    last = seen[-1].preserving
+    assert last is not None
+    assert (last.offsets_from, last.filled_to) == (start, None)
+    assert last.filled is not None
+    assert last.filled.beginning >= start
+    (one,) = by_clusters
+    assert one.preserving is not None
+    assert 0 <= (one.preserving.filled_to or 0) < start
