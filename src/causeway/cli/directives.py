@@ -21,6 +21,7 @@ from causeway.cli.common import (
     waiting,
     with_chosen,
 )
+from causeway.cli.guard import unconfirmed
 from causeway.cli.options import (
     FileArgument,
     JsonOption,
@@ -29,6 +30,7 @@ from causeway.cli.options import (
     ReasonOption,
     TimeoutOption,
     TopicOption,
+    YesOption,
     valued,
 )
 from causeway.cli.words import count, duration, moment, size
@@ -102,6 +104,25 @@ def restart(
             "target.",
         ),
     ] = False,
+    translate: Annotated[
+        str | None,
+        valued(
+            "--translate",
+            "TOPIC",
+            "Let stopped partitions of this topic, which keeps its offsets, go on with translated"
+            " offsets.",
+        ),
+    ] = None,
+    refill: Annotated[
+        str | None,
+        valued(
+            "--refill",
+            "TOPIC",
+            "Delete the mirror of this topic, which keeps its offsets, and mirror it again. Without"
+            " --yes, only show what that costs.",
+        ),
+    ] = None,
+    yes: YesOption = False,
     reason: ReasonOption = None,
     no_wait: NoWaitOption = False,
     timeout: TimeoutOption = 30.0,
@@ -112,9 +133,49 @@ def restart(
     The driver checks each partition as at the first start. A partition that could lose or double
     records stops again, unless --adopt accepts the loss.
     """
+    wait_s = None if no_wait else timeout
+    ways = [adopt, translate is not None, refill is not None]
+    if sum(ways) > 1 or (topic is not None and not adopt and any(ways)):
+        raise ConfigError(
+            "restart", cause="--adopt, --translate TOPIC and --refill TOPIC exclude each other"
+        )
+    if refill is not None:
+        given = {"link": link, "topic": refill, "reason": reason, "wait_s": wait_s}
+        return _refill(file, given, as_json, yes)
     asked = {"link": link, "topic": topic, "partition": partition, "adopt": adopt, "reason": reason}
     to = " --adopt" if adopt else ""
-    return _request("restart", "retried it", file, as_json, asked, None if no_wait else timeout, to)
+    if translate is not None:
+        asked |= {"topic": translate, "translate": True}
+        to = " --translate"
+    return _request("restart", "retried it", file, as_json, asked, wait_s, to)
+
+
+def _refill(file: Path, asked: Mapping[str, Any], as_json: bool, yes: bool) -> int:
+    from causeway.operate import directives
+
+    settings = with_chosen(load(file, quiet=True))
+    with waiting() as told:
+        told("waiting until the driver has deleted the mirror")
+        found = directives.refill(settings, dry_run=not yes, **asked)
+    if as_json:
+        print_json(directives.refill_json(found))
+    else:
+        out = console()
+        rate = size(directives.COPIED_PER_S)
+        out.print(
+            styled(found.link, "bold"),
+            f"refill {found.topic}: {found.target} is deleted, and its "
+            f"{count(found.partitions, 'partition')} are mirrored again with the same offsets. That"
+            f" copies up to {count(found.offsets, 'record')}, about {size(found.size)}"
+            + (f", behind {count(found.fills, 'offset')} to fill" if found.fills else "")
+            + f", in about {duration(1000 * found.seconds)} at {rate}/s. Consumers of"
+            f" {found.target} are interrupted, and find no records until they are mirrored again.",
+        )
+        if found.outcome is not None:
+            _show(out, found.outcome, "")
+    if found.outcome is None:
+        return unconfirmed(dry_run=False)
+    return NobodyLeadsError.exit_code if found.outcome.acted is False else 0
 
 
 def throttle(

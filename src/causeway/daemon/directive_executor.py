@@ -93,6 +93,8 @@ class DirectiveExecutor:
         self._step_down: tuple[int, Directive] | None = None
         self._restarts: set[Scope] = set()  # requested
         self._adopts: set[Scope] = set()  # scopes of restarts that acknowledge lost records
+        self._translates: set[Scope] = set()  # scopes of restarts that no longer keep offsets
+        self._refills: dict[Scope, str] = {}  # topics to fill again, by the id on the target
         self._looking: set[Scope] = set()  # let go of; the next look takes them up
         self._chosen = False  # the chosen topics changed: a look has to follow
         self._asked_at = 0.0  # time of the newest restart
@@ -120,8 +122,12 @@ class DirectiveExecutor:
         self._intake.resume()
         with self._lock:
             scopes, adopts = set(self._restarts), set(self._adopts)
+            translates, refills = set(self._translates), dict(self._refills)
         looks = set[Scope]()
-        if scopes and self._intake.restart(scopes, adopts):
+        topics = {scope.topic: topic for scope, topic in refills.items() if scope.topic}
+        if refills and self._intake.refill(topics):
+            looks |= refills.keys()
+        if scopes and self._intake.restart(scopes, adopts, translates):
             looks |= scopes
         # For the next look, renewed partitions are like a restart of the link.
         if self._intake.renew():
@@ -130,6 +136,9 @@ class DirectiveExecutor:
             # A loss that was acknowledged meanwhile needs another pass.
             self._restarts -= (looks & scopes) - (self._adopts - adopts)
             self._adopts -= looks & adopts
+            self._translates -= looks & translates
+            for scope in looks & refills.keys():
+                self._refills.pop(scope, None)
             if self._chosen:
                 self._chosen = False
                 looks.add(THE_LINK)
@@ -146,7 +155,7 @@ class DirectiveExecutor:
         ago."""
         with self._lock:
             recent = time.monotonic() - self._asked_at < for_s
-            return recent and bool(self._restarts or self._looking)
+            return recent and bool(self._restarts or self._refills or self._looking)
 
     def standing(self) -> tuple[Directive, ...]:
         return tuple(self._log.directives)
@@ -247,7 +256,7 @@ class DirectiveExecutor:
         pauses = self._intake.pauses
         paused = pauses.pause()
         with self._lock:
-            acts = bool(self._restarts or self._looking or self._chosen)
+            acts = bool(self._restarts or self._refills or self._looking or self._chosen)
         applied = self._record.replace(applied=self._log.end, kinds=_KINDS)
         if acts or pauses.over() or pauses.renewed():
             self.wanted.set()
@@ -328,9 +337,14 @@ class DirectiveExecutor:
     def _act(self, offset: int, directive: Directive) -> None:
         if isinstance(directive, RestartDirective):
             with self._lock:
-                self._restarts.add(directive.scope)
+                if directive.refill is not None:
+                    self._refills[directive.scope] = directive.refill
+                else:
+                    self._restarts.add(directive.scope)
                 if directive.adopt:
                     self._adopts.add(directive.scope)
+                if directive.translate:
+                    self._translates.add(directive.scope)
                 self._asked_at = time.monotonic()
         elif isinstance(directive, StepDownDirective):
             self._step_down = offset, directive
@@ -364,8 +378,9 @@ def _about(directive: Directive) -> dict[str, str]:
         what = str(directive.how)
     elif isinstance(directive, PauseDirective) and not directive.paused:
         what = "resume"  # of a part of the paused scope
-    elif isinstance(directive, RestartDirective) and directive.adopt:
-        what = f"{what} --adopt"
+    elif isinstance(directive, RestartDirective):
+        asked = ("adopt", "translate", "refill")
+        what = " ".join([what, *(f"--{each}" for each in asked if getattr(directive, each))])
     about = {"what": what, "scope": str(directive.scope)}
     if isinstance(directive, ThrottleDirective):
         most = directive.bytes_per_s

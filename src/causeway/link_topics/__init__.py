@@ -50,6 +50,7 @@ from causeway.link_topics.directives import (
 )
 from causeway.link_topics.entries import (
     EVENTS,
+    TRANSLATED,
     Deletion,
     DirectivesRecord,
     Entry,

@@ -171,10 +171,13 @@ class ThrottleDirective(Directive, kw_only=True):
 
 class RestartDirective(Directive, kw_only=True):
     """`adopt`: it acknowledges lost records, and stopped partitions continue as after
-    `run --adopt`."""
+    `run --adopt`. `translate`: stopped partitions that kept their offsets go on with translated
+    offsets. `refill`: the id of a topic on the target, which is deleted, and mirrored again."""
 
     kind = DirectiveKind.RESTART
     adopt: bool = False
+    translate: bool = False
+    refill: str | None = None
 
 
 class StepDownDirective(Directive, kw_only=True):

@@ -11,6 +11,7 @@ from msgspec import Struct, field, structs
 from causeway.model import Dated, Loss, Pair, State, TopicPartition
 from causeway.transform import plus
 
+TRANSLATED = -2
 EVENTS = 250  # the newest events of a link that the topic keeps
 
 
@@ -146,7 +147,7 @@ class PartitionProgress(Value, kw_only=True):
 
     `offsets_from`: if the partition preserves offsets, the offset from which on each record has the
     same offset on both sides; the target has filler below, or nothing. -1: offsets are
-    translated."""
+    translated; TRANSLATED: whatever the file says, as long as the target topic is the same."""
 
     topic: str
     partition: int

@@ -24,9 +24,9 @@ key    {"do": "pause", "topic": "orders", "partition": 3}     of a topic without
 value  {"v": 1, "who": "anna@ops1", "why": …, "at": …, "paused": true}
 
 After "at", a value holds the fields of the directive's class, in their order: see directives.py. A
-target of a cut is [topic, partition, offset]. "adopt", "translated", and "preserves" of a cut are
-left out if they are false; "until" and "run" are left out of an end that no command renews. A
-record without a value takes a directive back.
+target of a cut is [topic, partition, offset]. "adopt", "translate", "refill", "translated", and
+"preserves" of a cut are left out if they say nothing; "until" and "run" are left out of an end that
+no command renews. A record without a value takes a directive back.
 
 Fields that this version does not know are ignored; fields that an earlier version did not write
 have their default.
@@ -101,7 +101,7 @@ def encode_entry(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
         fields = {"hash": fields.pop("identity"), **counts, **fields}
     elif isinstance(entry, PartitionProgress):
         fields["outlets"] = list(map(_outlet_fields, entry.outlets))
-        if not entry.preserves:
+        if entry.offsets_from == -1:
             del fields["offsets_from"]
     if "written_at" in fields:
         fields["written_at"] = now_ms
@@ -207,8 +207,10 @@ def encode_directive(change: DirectiveChange) -> tuple[bytes, bytes | None]:
         return msgspec.json.encode(key), None
     fields = structs.asdict(directive)
     del fields["scope"]
-    if isinstance(directive, RestartDirective) and not directive.adopt:
-        del fields["adopt"]
+    if isinstance(directive, RestartDirective):
+        for name in ("adopt", "translate", "refill"):
+            if not fields[name]:
+                del fields[name]
     elif isinstance(directive, BeginDirective) and not directive.translated:
         del fields["translated"]
     elif isinstance(directive, EndDirective) and directive.until < 0:

@@ -8,7 +8,7 @@ import pytest
 
 from causeway.daemon.partitions import Registry
 from causeway.daemon.partitions.pauses import Pauses
-from causeway.daemon.partitions.reconcile import troubled
+from causeway.daemon.partitions.restarts import troubled
 from causeway.link_topics import (
     BeginDirective,
     DirectiveKind,

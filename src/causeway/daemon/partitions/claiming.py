@@ -16,7 +16,7 @@ from causeway.control import (
 )
 from causeway.daemon.clients import Sides
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import beginnings, claims, discovery, routing
+from causeway.daemon.partitions import beginnings, claims, discovery, preserving, routing
 from causeway.daemon.partitions.beginnings import Beginning
 from causeway.daemon.partitions.claims import Behind, places_behind
 from causeway.daemon.partitions.deciding import decide
@@ -38,6 +38,7 @@ from causeway.daemon.partitions.others import OthersHere, compared, find_place
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import (
+    TRANSLATED,
     ClaimStart,
     Entry,
     MapRecords,
@@ -76,6 +77,7 @@ class Claimer:
     start_of: Callable[[TopicPartition], ClaimStart | None] = lambda _: None
     _decided: set[TopicPartition] = field(default_factory=set)  # the wish is done for these
     _adopted: set[TopicPartition] = field(default_factory=set)  # by directives
+    _translated: set[TopicPartition] = field(default_factory=set)  # by directives
     _first: Mapping[str, int] | None = None
     _copied: Mapping[TopicPartition, Copied] | None = None  # MirrorMaker 2's positions
 
@@ -84,6 +86,8 @@ class Claimer:
         look and is not decided yet."""
         if at in self._adopted:
             return Wish(adopt=True)
+        if at in self._translated:
+            return Wish(translate=True)
         applies = self._was_there(at) and at not in self._decided
         return self.wish if applies else Wish()
 
@@ -91,9 +95,14 @@ class Claimer:
         """The next look acts as if the process had been started with --adopt for these alone."""
         self._adopted.update(places)
 
+    def translate(self, places: Collection[TopicPartition]) -> None:
+        """At the next look, these go on with translated offsets, whatever the file says."""
+        self._translated.update(places)
+
     def begin(self) -> None:
         """A time of leading begins: earlier directives are read again."""
         self._adopted.clear()
+        self._translated.clear()
 
     def _was_there(self, at: TopicPartition) -> bool:
         return self._first is None or at.partition < self._first.get(at.topic, 0)
@@ -165,6 +174,8 @@ class Claimer:
                     if one.start is not None:
                         # Otherwise it would begin there again after the next restart.
                         begin = replace(begin, by=one.start.by)
+                    if one.topic.preserves and not one.keeps:
+                        begin = replace(begin, offsets_from=TRANSLATED)
                     begins.append(Beginning(one, begin, never_fed=new, taken_over=copied))
         begun = self._claim(beginnings.prepared(begins, self.sides, found))
         by_key = self._turn(turns)
@@ -262,7 +273,7 @@ class Claimer:
                         for t, end in one.offsets.target_ends.items()
                     }
                     new = replace(one, offsets=replace(one.offsets, target_ends=ends))
-                    keeps = one.topic.preserves
+                    keeps = one.keeps
                     begin = Begin(
                         start=place.start,
                         targets=routing.targets_of(one.topic, one.partition),
@@ -290,7 +301,9 @@ class Claimer:
         """The claims of `taken` are written: the wish is done for these partitions."""
         if self.wish.acts:
             self._decided.update(row.progress.source for row in taken.rows)
-        self._adopted.difference_update(row.progress.source for row in taken.rows)
+        taken_up = {row.progress.source for row in taken.rows}
+        self._adopted -= taken_up
+        self._translated -= taken_up
 
     def _pass_over(self, one: Candidate, over: PassOver, known: MapRecords) -> Row:
         before = over.progress
@@ -309,6 +322,8 @@ class Claimer:
         start = adopt.start if start is None else start
         if start is None:
             remedy = "start with --from TIMESTAMP" if one.wish.adopt else claim_checks.ACT
+            if one.topic.preserves:
+                remedy = f"`{preserving.TO_REFILL} {one.topic.source}`"
             return Stop(
                 reason=f"{adopt.reason}, and the target's last records are not found in one place "
                 f"of the source ({remedy})"

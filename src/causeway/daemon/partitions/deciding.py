@@ -49,7 +49,7 @@ from causeway.daemon.partitions.decisions import (
     PassOver,
     Stop,
 )
-from causeway.link_topics import PartitionProgress
+from causeway.link_topics import TRANSLATED, PartitionProgress
 from causeway.model import NO_TOPIC_ID, State, same_topic
 
 _UNDER_WAY = "changed while records of the earlier version were under way"
@@ -60,13 +60,13 @@ def decide(one: Candidate) -> Decision:
     """The decision about one partition."""
     topic, progress, offsets, wish = one.topic, one.progress, one.offsets, one.wish
     if (first := _after_failback(one)) is not None:
-        if topic.preserves:
+        if one.keeps:
             return preserving.begin(one, one.start if isinstance(first, Begin) else None)
         return first
     if progress is None or one.is_new:
-        return preserving.begin(one) if topic.preserves else _decide_new(one)
+        return preserving.begin(one) if one.keeps else _decide_new(one)
     targets = routing.targets_of(topic, one.partition)
-    turns = topic.preserves and not progress.preserves  # it is to keep its offsets from now on
+    turns = one.keeps and not progress.preserves  # it is to keep its offsets from now on
     if (
         not turns
         and (change := transform_change(progress, one.transform))
@@ -79,7 +79,7 @@ def decide(one: Candidate) -> Decision:
         copied = one.copied
         if (
             copied is not None
-            and not topic.preserves
+            and not one.keeps
             and not copied.ours
             and copied.offset >= progress.position
             and len(progress.outlets) == 1
@@ -99,19 +99,18 @@ def decide(one: Candidate) -> Decision:
         known = _with_ids(progress, topic)
         if turns:
             return preserving.go_on(one, known)
-        if progress.preserves and not topic.preserves:
+        if progress.preserves and not one.keeps:
             return preserving.translate(one, known, None)
         if routing.is_other(topic, progress):
             return GoByKey(progress=known, start=max(offsets.end, progress.position))
         return GoOn(progress=known)
-    if topic.preserves:
+    if one.keeps:
         return preserving.begin(one) if wish.acts else Stop(reason=reason, loss=progress.loss)
-    if (
-        progress.preserves
-        and progress.loss is None
-        and not claim_checks.why_another(progress, topic)
-    ):
+    another = claim_checks.why_another(progress, topic)
+    if progress.preserves and another is None and (progress.loss is None or wish.translate):
         return preserving.translate(one, _with_ids(progress, topic), reason)
+    if wish.translate and another is None:
+        return GoOn(progress=_with_ids(progress, topic).replace(offsets_from=TRANSLATED))
     if wish.start_from is not None:
         return Begin(start=offsets.start, targets=targets)
     beats = one.link.policy.is_heartbeats_topic(topic.source)  # heartbeats may be lost
@@ -189,11 +188,11 @@ def transform_change(progress: PartitionProgress, transform: str | None) -> str 
 def _begin_behind(one: Candidate, progress: PartitionProgress, change: str) -> Begin | BeginBehind:
     targets = routing.targets_of(one.topic, one.partition)
     otherwise: Begin | Stop
-    if one.wish.start_from is not None and not one.topic.preserves:
+    if one.wish.start_from is not None and not one.keeps:
         otherwise = Begin(start=one.offsets.start, targets=targets)
         if progress.state is State.STOPPED:
             return otherwise
-    elif one.wish.adopt and not one.topic.preserves:
+    elif one.wish.adopt and not one.keeps:
         otherwise = Begin(start=_where_it_stopped(progress, one.offsets), targets=targets)
     else:
         what = "the transform or treatment" if progress.transform else "what was relayed"
@@ -235,7 +234,7 @@ def _decide_new(one: Candidate) -> Begin | Adopt | Stop:
         )
         if one.progress_lost:
             reason += ": this link has mirrored before, and its progress topic was lost"
-        if not wish.adopt:
+        if not (wish.adopt or wish.translate):
             act = claim_checks.ACT
             if not (link.sole_writer or one.progress_lost or copied is not None):
                 # The topic's name does not show which tool wrote to it.
@@ -260,11 +259,12 @@ def _by_mirror_maker(topic: MirroredTopic, copied: Copied) -> str:
 
 def _reason_to_stop(topic: MirroredTopic, progress: PartitionProgress) -> str | None:
     reason = progress.reason or "stopped"
-    # A partition that stopped only because of a later version goes on with the earlier one.
+    # A partition that stopped only because of a later file goes on with the earlier one.
     if (
         progress.state is State.STOPPED
         and _UNDER_WAY not in reason
         and claim_checks.RENAMED not in reason
+        and preserving.CANNOT_KEEP not in reason
     ):
         return reason
     if why := claim_checks.why_another(progress, topic):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from causeway.config import LinkSettings
 from causeway.control import Copied, MirroredTopic
-from causeway.link_topics import ClaimStart, PartitionProgress
-from causeway.model import Loss, TopicPartition
+from causeway.link_topics import TRANSLATED, ClaimStart, PartitionProgress
+from causeway.model import Loss, TopicPartition, same_topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +29,15 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The wish of a person on the command line."""
+    """The wish of a person on the command line, or by a directive."""
 
     start_from: int | None = None  # ms since 1970
     adopt: bool = False
+    translate: bool = False  # a stopped partition goes on with translated offsets
 
     @property
     def acts(self) -> bool:
-        return self.adopt or self.start_from is not None
+        return self.adopt or self.translate or self.start_from is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,16 @@ class Candidate:
     @property
     def at(self) -> TopicPartition:
         return TopicPartition(self.topic.source, self.partition)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it is to keep its offsets. A person may have asked otherwise, for as long as the
+        target topic is the same."""
+        known, topic = self.progress, self.topic
+        asked = self.wish.translate
+        if known is not None and known.offsets_from == TRANSLATED:
+            asked |= all(same_topic(o.topic_id, topic.target_id) for o in known.outlets)
+        return topic.preserves and not asked
 
     @property
     def is_new(self) -> bool:

@@ -23,6 +23,7 @@ from causeway.daemon.partitions.decisions import (
 )
 from causeway.link_topics import ClaimStart, PartitionProgress
 
+CANNOT_KEEP = "so its records cannot keep their offsets"
 TO_TRANSLATE = "causeway restart --translate"
 TO_REFILL = "causeway restart --refill"
 
@@ -108,7 +109,7 @@ def translate(
 def _stop(one: Candidate, cause: str) -> Stop:
     topic = one.topic.source
     return Stop(
-        reason=f"{cause}, so its records cannot keep their offsets (`{TO_REFILL} {topic}` deletes "
+        reason=f"{cause}, {CANNOT_KEEP} (`{TO_REFILL} {topic}` deletes "
         f"{one.topic.target} and fills it again; `{TO_TRANSLATE} {topic}`, or causeway.offsets = "
         "translate, goes on with translated offsets)"
     )

@@ -17,7 +17,7 @@ from causeway.control import Transforms, Way, preserving
 from causeway.daemon.clients import Sides, settle_clusters
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery, routing
+from causeway.daemon.partitions import claims, discovery, restarts, routing
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import (
     Wish,
@@ -27,6 +27,7 @@ from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.outlets import Outlets, why_without_target
 from causeway.daemon.partitions.pauses import Pauses, by_file
 from causeway.daemon.partitions.registry import Registry
+from causeway.daemon.partitions.restarts import covered, troubled
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import AuthorizationError
 from causeway.filters import Verdict
@@ -186,19 +187,25 @@ class Reconciler:
             about = {"link": self._link.name, "way": filling.way, "reason": filling.lacks}
             _log.info("fill gaps of offsets", extra=about)
 
-    def restart(self, scopes: Collection[Scope], adopt: Collection[Scope] = ()) -> bool:
+    def restart(
+        self,
+        scopes: Collection[Scope],
+        adopt: Collection[Scope] = (),
+        translate: Collection[Scope] = (),
+    ) -> bool:
         """Lets go of stopped and failed partitions there. The next look takes them up as at a
         start. False if a lane still holds one of them. In the scopes of `adopt`, stopped partitions
-        are taken up as with --adopt, and losses are acknowledged."""
+        are taken up as with --adopt, and losses are acknowledged; in those of `translate`, they no
+        longer keep their offsets."""
         rows = troubled(self._registry, scopes)
         if not self._free(rows):
             return False
-        adopted = [
-            row
-            for row in rows
-            if row.progress.state is State.STOPPED and covered(row.progress.source, adopt)
-        ]
+        stopped = [row for row in rows if row.progress.state is State.STOPPED]
+        translated = [row for row in stopped if covered(row.progress.source, translate)]
+        adopted = [row for row in stopped if covered(row.progress.source, adopt)]
         self._claimer.adopt([row.progress.source for row in adopted])
+        self._claimer.translate([row.progress.source for row in translated])
+        adopted += translated
         self._registry.acknowledge(lambda row: covered(row.progress.source, adopt))
         with self._writing:
             self._let_go(adopted)  # they keep their state and reason
@@ -206,6 +213,12 @@ class Reconciler:
         if rows:
             _log.info("restart", extra={"link": self._link.name, "partitions": len(rows)})
         return True
+
+    def refill(self, topics: Mapping[str, str]) -> bool:
+        """See restarts.refill."""
+        return restarts.refill(
+            topics, self._sides, self._registry, self._leadership, self._claimer, self.revoke
+        )
 
     def pass_over(self) -> bool | None:
         """Lets go of partitions that may pass over a loss. The next look takes them up behind it.
@@ -373,18 +386,3 @@ class Reconciler:
             return
         with self._writing:
             self._let_go(rows)
-
-
-def troubled(registry: Registry, scopes: Collection[Scope]) -> list[Row]:
-    """The stopped and failed partitions in `scopes`, unless the source has lost their topics."""
-    return registry.rows(
-        lambda row: (
-            row.progress.state in (State.STOPPED, State.FAILED)
-            and row.progress.gone_at < 0
-            and covered(row.progress.source, scopes)
-        )
-    )
-
-
-def covered(at: TopicPartition, scopes: Collection[Scope]) -> bool:
-    return any(scope.covers(at) for scope in scopes)

@@ -11,6 +11,7 @@ from causeway.operate.directives.act import (
     step_down,
     throttle,
 )
+from causeway.operate.directives.refill import COPIED_PER_S, Refill, refill, refill_json
 from causeway.operate.directives.scopes import (
     MOST_TEXT,
     WAIT_S,

@@ -87,15 +87,17 @@ def resume(settings: Settings, **asked: Unpack[Asked]) -> tuple[DirectiveOutcome
 
 
 def restart(
-    settings: Settings, *, adopt: bool = False, **asked: Unpack[Asked]
+    settings: Settings, *, adopt: bool = False, translate: bool = False, **asked: Unpack[Asked]
 ) -> tuple[DirectiveOutcome, ...]:
     """Has what is stopped or failed tried again now, with all the checks of a first try: what could
     lose or double records stops again. Running partitions are left alone. Otherwise as `pause`.
 
     `adopt`: stopped partitions go on as after `run --adopt`, without their lost records, and
-    earlier losses are acknowledged."""
+    earlier losses are acknowledged. `translate`: stopped partitions of a topic that keeps its
+    offsets go on with translated offsets, whatever the file says."""
     wanted = Wanted(**asked)
-    return _ask("restart", settings, wanted, wanted.wish(RestartDirective, adopt=adopt))
+    wish = wanted.wish(RestartDirective, adopt=adopt, translate=translate)
+    return _ask("restart", settings, wanted, wish)
 
 
 def throttle(
