@@ -15,6 +15,7 @@ from causeway.cluster import Cluster, filling, transactions
 from causeway.config import LinkSettings
 from causeway.model import State, TopicPartition
 from causeway.naming import ReplicationPolicy
+from causeway.operate import directives
 from causeway.operate.plan import How, LinkPlan, plan
 from tests.builders.settings import settings_of
 from tests.harness.daemon import RunningDaemon, link_apart
@@ -221,3 +222,66 @@ def test_what_the_source_deleted_becomes_a_gap(
     (found,) = by_offset(target.read(topic)).values()
     assert [offset for offset, *_ in found] == [*range(20), *range(40, 60)]
     assert found[20:] == by_offset(source.read(topic))[0]
+
+
+def stopped_by_a_foreign_record(
+    source: KafkaTools, target: KafkaTools, topic: str, kept: LinkSettings, patch: Any
+) -> None:
+    """The mirror of `topic` has another record at offset 20 than the source."""
+    source.create_topic(topic, config=FOREVER)
+    source.produce(topic, [Outgoing(value=b"%d" % n, timestamp=n + 1) for n in range(20)])
+    with RunningDaemon(patch, kept):
+        await_same(source, target, topic)
+    target.produce(topic, [b"foreign"])
+    source.produce(topic, [Outgoing(value=b"%d" % n, timestamp=n + 1) for n in range(20, 40)])
+
+
+def test_a_stopped_topic_is_filled_again(
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    kept: LinkSettings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = prefix + "t"
+    stopped_by_a_foreign_record(source, target, topic, kept, monkeypatch)
+    with RunningDaemon(monkeypatch, kept) as run:
+        stopped = run.await_state(topic, State.STOPPED)
+        assert "--refill" in str(stopped.reason)
+        shown = directives.refill(settings_of(kept), topic=topic, dry_run=True)
+        assert (shown.offsets, shown.fills, shown.outcome) == (40, 0, None)
+        assert 40 * 10 < shown.size < 40 * 200
+        assert target.offsets(topic) == {0: 21}
+        done = directives.refill(settings_of(kept), topic=topic)
+        assert done.outcome is not None
+        assert done.outcome.acted
+        await_same(source, target, topic)
+    with RunningDaemon(monkeypatch, kept) as run:  # the request is not repeated
+        source.produce(topic, [b"more"])
+        await_same(source, target, topic)
+        assert run.partitions()[topic, 0].first == 40
+
+
+def test_a_stopped_topic_goes_on_translated_also_after_the_next_start(
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    kept: LinkSettings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = prefix + "t"
+    source.create_topic(topic, config=FOREVER)
+    target.create_topic(topic, config=FOREVER)
+    records = [Outgoing(value=b"%d" % n, timestamp=n + 1) for n in range(30)]
+    source.produce(topic, records)
+    target.produce(topic, [b"other", *records[:20]])  # one offset too far
+    with RunningDaemon(monkeypatch, kept) as run:
+        run.await_state(topic, State.STOPPED)
+        (done,) = directives.restart(settings_of(kept), topic=topic, translate=True)
+        assert done.acted
+        await_until(lambda: target.offsets(topic) == {0: 31}, 60, "the rest is mirrored")
+    source.produce(topic, [b"more"])
+    with RunningDaemon(monkeypatch, kept):
+        await_until(lambda: target.offsets(topic) == {0: 32}, 60, "the rest is mirrored")
+    values = [record.value for record in target.read(topic)[0]]
+    assert values == [b"other", *(b"%d" % n for n in range(30)), b"more"]

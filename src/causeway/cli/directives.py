@@ -164,8 +164,8 @@ def _refill(file: Path, asked: Mapping[str, Any], as_json: bool, yes: bool) -> i
         rate = size(directives.COPIED_PER_S)
         out.print(
             styled(found.link, "bold"),
-            f"refill {found.topic}: {found.target} is deleted, and its "
-            f"{count(found.partitions, 'partition')} are mirrored again with the same offsets. That"
+            f"refill {found.topic}: deletes {found.target}, and mirrors its "
+            f"{count(found.partitions, 'partition')} again with the same offsets. That"
             f" copies up to {count(found.offsets, 'record')}, about {size(found.size)}"
             + (f", behind {count(found.fills, 'offset')} to fill" if found.fills else "")
             + f", in about {duration(1000 * found.seconds)} at {rate}/s. Consumers of"

@@ -243,6 +243,13 @@ NEEDS: Final = (
     ),
     ApiNeed(
         "target",
+        (apis.DELETE_TOPICS,),
+        "`restart --refill` of offset-preserving topics",
+        "`restart --refill` cannot delete the mirror",
+        when=None,
+    ),
+    ApiNeed(
+        "target",
         (apis.DESCRIBE_LOG_DIRS,),
         "free space on disks, for `cutover`",
         "`cutover` does not check the free space",

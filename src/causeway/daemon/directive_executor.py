@@ -134,7 +134,8 @@ class DirectiveExecutor:
             looks.add(THE_LINK)
         with self._lock:
             # A loss that was acknowledged meanwhile needs another pass.
-            self._restarts -= (looks & scopes) - (self._adopts - adopts)
+            later = (self._adopts - adopts) | (self._translates - translates)
+            self._restarts -= (looks & scopes) - later
             self._adopts -= looks & adopts
             self._translates -= looks & translates
             for scope in looks & refills.keys():

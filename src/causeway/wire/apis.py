@@ -101,6 +101,7 @@ END_TXN: Final = _api(producer.EndTxnRequest, 0, 3)
 CREATE_TOPICS: Final = _api(
     admin.CreateTopicsRequest, 4, since="dry runs and the broker's default number of copies"
 )
+DELETE_TOPICS: Final = _api(admin.DeleteTopicsRequest)
 CREATE_PARTITIONS: Final = _api(admin.CreatePartitionsRequest)
 DELETE_RECORDS: Final = _api(admin.DeleteRecordsRequest)
 DESCRIBE_CONFIGS: Final = _api(admin.DescribeConfigsRequest, 1, since="the source of each value")

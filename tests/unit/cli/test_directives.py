@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from causeway.cli import directives
 from causeway.cli.directives import directive_lines
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
-from causeway.operate.directives import DirectiveOutcome
+from causeway.operate.directives import DirectiveOutcome, Refill
 from causeway.status import PartitionStatus
 
 NINES = "9" * 400
@@ -97,3 +101,74 @@ def test_directives_in_words() -> None:
 def test_a_rate_that_is_too_long_is_not_quoted_whole() -> None:
     with pytest.raises(ConfigError, match=r"9{40}…: the rate is too high"):
         directives.parse_rate(NINES)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """The requests of commands."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    cost = Refill(
+        link="A->B",
+        topic="orders",
+        target="orders",
+        partitions=4,
+        offsets=2_000,
+        size=3_000_000_000,
+        fills=7_000,
+        seconds=30,
+    )
+
+    def refill(_: object, *, dry_run: bool, **fields: Any) -> Refill:
+        found.append(("refill", {"dry_run": dry_run, **fields}))
+        return cost if dry_run else replace(cost, outcome=outcome(action="restart --refill"))
+
+    def restart(_: object, **fields: Any) -> tuple[DirectiveOutcome, ...]:
+        found.append(("restart", fields))
+        return (outcome(action="restart"),)
+
+    monkeypatch.setattr(directives, "load", lambda *_, **__: None)
+    monkeypatch.setattr(directives, "with_chosen", lambda settings: settings)
+    monkeypatch.setattr("causeway.operate.directives.refill", refill)
+    monkeypatch.setattr("causeway.operate.directives.restart", restart)
+    return found
+
+
+FILE = Path("mm2.properties")
+
+
+def test_a_topic_is_filled_again_only_with_a_yes(
+    asked: list[tuple[str, dict[str, Any]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert directives.restart(FILE, refill="orders") == 2
+    said = capsys.readouterr()
+    out = " ".join(said.out.split())
+    for words in ("4 partitions", "2,000 records", "3.0 GB", "7,000 offsets to fill", "30.0 s"):
+        assert words in out
+    assert "Consumers of orders are interrupted" in out
+    assert "--yes" in said.err
+    assert directives.restart(FILE, refill="orders", yes=True) == 0
+    assert "done by host/7" in capsys.readouterr().out
+    assert [fields["dry_run"] for _, fields in asked] == [True, False]
+
+
+def test_a_topic_goes_on_translated(asked: list[tuple[str, dict[str, Any]]]) -> None:
+    assert directives.restart(FILE, translate="orders") == 0
+    ((action, fields),) = asked
+    assert (action, fields["topic"], fields["translate"]) == ("restart", "orders", True)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"translate": "a", "refill": "a"},
+        {"adopt": True, "refill": "a"},
+        {"adopt": True, "translate": "a"},
+        {"topic": "a", "translate": "a"},
+    ],
+)
+def test_ways_to_go_on_exclude_each_other(
+    asked: list[tuple[str, dict[str, Any]]], more: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        directives.restart(FILE, **more)
+    assert asked == []

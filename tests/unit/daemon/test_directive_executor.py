@@ -121,6 +121,9 @@ class Partitions:
     def __init__(self) -> None:
         self.pauses = Pauses()
         self.restarts: list[tuple[set[Scope], set[Scope]]] = []
+        self.translated: list[set[Scope]] = []
+        self.refilled: list[Mapping[str, str]] = []
+        self.refills = True
         self.meanwhile: Callable[[], None] = lambda: None
 
     def resume(self) -> None:
@@ -129,10 +132,15 @@ class Partitions:
     def renew(self) -> bool | None:
         return None
 
-    def restart(self, scopes: set[Scope], adopts: set[Scope]) -> bool:
+    def restart(self, scopes: set[Scope], adopts: set[Scope], translates: set[Scope]) -> bool:
         self.restarts.append((scopes, adopts))
+        self.translated.append(translates)
         self.meanwhile()
         return True
+
+    def refill(self, topics: Mapping[str, str]) -> bool:
+        self.refilled.append(topics)
+        return self.refills
 
 
 def choosing(monkeypatch: pytest.MonkeyPatch, *, geo: bool = True) -> LinkSettings:
@@ -235,6 +243,40 @@ def test_a_loss_that_is_acknowledged_during_a_restart_is_acknowledged_after_it(
     assert found.carry_out()
     assert not found.carry_out()
     assert partitions.restarts == [({orders}, set()), ({orders}, {orders})]
+
+
+def test_a_request_to_translate_during_a_restart_is_carried_out_after_it(begin: Begin) -> None:
+    found, log = begin(None)
+    partitions = log.partitions
+    orders = Scope("orders")
+    log.comes(0, DirectiveKind.RESTART, orders)
+    log.await_looks(2)
+
+    def translate() -> None:
+        log.comes(1, DirectiveKind.RESTART, orders, translate=True)
+        log.await_looks(2)
+
+    partitions.meanwhile = translate
+    assert found.carry_out()
+    partitions.meanwhile = lambda: None
+    assert found.carry_out()
+    assert not found.carry_out()
+    assert partitions.translated == [set(), {orders}]
+
+
+def test_a_topic_is_filled_again_until_that_is_done(begin: Begin) -> None:
+    found, log = begin(None)
+    partitions = log.partitions
+    log.comes(0, DirectiveKind.RESTART, Scope("orders"), refill="bb" * 16)
+    assert found.wanted.wait(60)
+    partitions.refills = False
+    assert not found.carry_out()
+    assert found.restarting(60)
+    partitions.refills = True
+    assert found.carry_out()
+    assert not found.carry_out()
+    assert partitions.refilled == [{"orders": "bb" * 16}] * 2
+    assert partitions.restarts == []
 
 
 def test_a_restart_is_under_way_until_both_clusters_were_looked_at(begin: Begin) -> None:

@@ -24,7 +24,13 @@ from causeway.daemon.partitions import (
 )
 from causeway.daemon.partitions.decisions import Candidate, IfSame, Offsets, Wish
 from causeway.errors import AuthorizationError
-from causeway.link_topics import ClaimStart, PartitionProgress, decode_entry, encode_entry
+from causeway.link_topics import (
+    TRANSLATED,
+    ClaimStart,
+    PartitionProgress,
+    decode_entry,
+    encode_entry,
+)
 from causeway.model import Loss, Pair, State, TopicPartition
 from tests.builders import decisions
 from tests.builders.records import ADOPT, EMPTY, FROM, NO_WISH, TOPIC, progress
@@ -270,3 +276,42 @@ def test_a_compacted_topic_takes_deletion_while_its_beginning_is_filled() -> Non
     left, found = made_room(begin, refused)
     assert left == []
     assert [each.topic for each in found.problems] == [str(TopicPartition("orders", 0))]
+
+
+TRANSLATE = Wish(translate=True)
+
+
+def test_a_person_lets_a_stopped_partition_go_on_translated() -> None:
+    """Its records show where it has come to, as its offsets do not."""
+    stopped = kept(state=State.STOPPED, reason="mismatch")
+    adopt = Adopt(start=None, target=0, reason="mismatch")
+    assert decide(filled(61), stopped, TRANSLATE) == adopt
+    lost = stopped.replace(loss=Loss(60, 90, "deleted"))
+    assert decide(filled(61), lost, TRANSLATE) == adopt
+    new = decide(filled(510), None, TRANSLATE)
+    assert isinstance(new, Adopt)
+    assert new.start is None
+    # A partition that was translated before only goes on.
+    before = kept(offsets_from=-1, state=State.STOPPED, reason="was mirrored with translated")
+    found = decide(filled(60), before, TRANSLATE)
+    assert found == GoOn(progress=before.replace(offsets_from=TRANSLATED))
+
+
+def test_that_wish_outlives_the_driver_but_not_the_topic() -> None:
+    known = progress(offsets_from=TRANSLATED)
+    assert decide(filled(70), known) == GoOn(progress=known)
+    assert decode_entry(*encode_entry(known, known.written_at)) == known
+    assert assignment(KEPT, known, LINK).preserve is None
+    recreated = replace(KEPT, target_id="dd" * 16)
+    stopped = known.replace(state=State.STOPPED, reason="deleted")
+    assert decide(filled(0), stopped, ADOPT, topic=recreated) == Begin(
+        start=0, targets=(0,), offsets_from=0
+    )
+
+
+def test_a_stop_of_the_other_mode_is_over_with_it() -> None:
+    reason = decide(filled(61), kept(offsets_from=-1), transform="ff")
+    assert isinstance(reason, Stop)
+    stopped = kept(offsets_from=-1, state=State.STOPPED, reason=reason.reason)
+    assert isinstance(decide(filled(60), stopped, topic=TOPIC), GoOn)
+    assert isinstance(decide(filled(60), stopped), IfSame)  # tried again with each start
