@@ -20,6 +20,7 @@ from markdown_it import MarkdownIt
 
 from causeway.dev import Process, cache_directory, spawn
 from tests.harness.command import command_environment
+from tests.harness.pages import files_of
 from tests.harness.running import PATIENCE_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -47,13 +48,11 @@ class Reader:
     def follow(self, page: Path) -> int:
         """Returns how many lines were run."""
         lines = 0
+        for name, content in files_of(page).items():
+            more = QUICK if name.endswith(".properties") else ""
+            (self.folder / name).write_text(content + more)
         for block in MarkdownIt().parse(page.read_text()):
-            if block.type == "fence" and block.info:
-                name = re.match(r"# ([\w.-]+)", block.content)
-                assert name is not None, "the first line names the file"
-                more = QUICK if block.info == "properties" else ""
-                (self.folder / name[1]).write_text(block.content + more)
-            elif block.type == "fence":
+            if block.type == "fence" and not block.info:
                 for line in block.content.splitlines():
                     self.do(line)
                     lines += 1

@@ -1,0 +1,345 @@
+"""`causeway run` with `causeway.offsets = preserve`: each record has its source's offset.
+
+Both sides are read by an independent client, offset by offset.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.command import causeway
+from tests.harness.kafka.cluster import LocalCluster
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.lanes import client
+from tests.harness.running import PATIENCE_S, Running, assert_same, mm2_file, run_to_end, status_of
+from tests.harness.same_offsets import assert_same_offsets, await_same_ends, begin_at, by_offset
+from tests.harness.waiting import await_until
+from tests.harness.writers import write_transactions, writing
+
+pytestmark = pytest.mark.integration
+
+IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+PRESERVE = "causeway.offsets = preserve"
+QUICK = (
+    "refresh.topics.interval.seconds = 1",
+    "emit.checkpoints.interval.seconds = 1",
+    "sync.group.offsets.enabled = true",
+    "sync.group.offsets.interval.seconds = 1",
+    "sync.topic.acls.enabled = false",
+    "causeway.lanes = 1",
+)
+START = 1_000_437
+
+
+def numbered(count: int, partitions: int, text: str = "") -> list[Outgoing]:
+    return [
+        Outgoing(
+            value=f"{text} {n}".encode(),
+            key=b"k%d" % n,
+            headers=[("h", b"%d" % n)],
+            partition=n % partitions,
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("policy", ["default", "identity"])
+def test_every_record_has_its_offset(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+    policy: str,
+) -> None:
+    """Of topics that exist, that are created and that grow during the run, across a kill of the
+    driver while transactions are written."""
+    alias = prefix.partition("-")[0]
+    begins = "" if policy == "identity" else f"{alias}."
+    dense, torn, late, high, busy = topics = [
+        prefix + name for name in ("dense", "torn", "late", "high", "busy")
+    ]
+    source.create_topics([dense, torn, busy], 2)
+    source.create_topic(high)
+    source.produce(dense, numbered(3_000, 2), codec="zstd")
+    write_transactions(source, torn, 40, seed=1)
+    begin_at(client(alias, source_cluster.bootstrap), high, START)
+    source.produce(high, numbered(500, 1))
+    group = prefix + "group"
+    file = mm2_file(
+        tmp_path,
+        {alias: source_cluster, "B": target_cluster},
+        f"{alias}->B.enabled = true",
+        f"topics = {prefix}.*",
+        f"groups = {prefix}.*",
+        PRESERVE,
+        *([IDENTITY] if policy == "identity" else []),
+        *QUICK,
+    )
+    planned = causeway("plan", file)
+    assert planned.code == 0, planned.err
+    assert f"same offsets: {START:,} are filled first" in " ".join(planned.out.split())
+    assert "gaps of offsets are filled by markers" in planned.out
+
+    with writing(source, busy, 2, seed=2) as writer:
+        with Running("run", file, directory=tmp_path) as run:
+            await_same_ends(source, [dense, high], target, begins, PATIENCE_S)
+            source.create_topic(late, 2)
+            write_transactions(source, late, 20, seed=3)
+            source.add_partitions(dense, 3)
+            source.produce(dense, numbered(300, 3, "grown"))
+            await_same_ends(source, [dense], target, begins, PATIENCE_S)
+            run.kill_driver()
+        with Running("run", file, directory=tmp_path) as run:
+            source.produce(dense, numbered(300, 3, "after the kill"))
+            write_transactions(source, torn, 20, seed=4)
+            writer.end()
+            for topic in topics:
+                source.await_transactions(topic)
+            await_same_ends(source, topics, target, begins, PATIENCE_S)
+            places = {
+                (topic, partition): end - 2
+                for topic in (dense, torn)
+                for partition, end in source.offsets(topic).items()
+            }
+            source.commit_group(group, places)
+            wanted = {(begins + topic, p): offset for (topic, p), offset in places.items()}
+            await_until(
+                lambda: target.group_offsets(group) == wanted, PATIENCE_S, "the same offsets"
+            )
+            await_until(lambda: _states(file) == {"running"}, PATIENCE_S, "all are running")
+            assert run.stop() == 0, run.log
+            assert "Traceback" not in run.log
+    for topic in topics:
+        assert assert_same_offsets(source, topic, target, begins + topic) > 50
+    assert target.offsets(begins + high) == {0: START + 500}
+    assert target.offsets(begins + high, "earliest") == {0: START}
+    _translate_says_the_same(file, dense)
+
+
+def _states(file: Path) -> set[str]:
+    """Of all partitions of the file's only link."""
+    (link,) = status_of(file).values()
+    return {one["state"] for one in link["partitions"]}
+
+
+def _reasons(file: Path) -> str:
+    (link,) = status_of(file).values()
+    return "; ".join(filter(None, (one["reason"] for one in link["partitions"])))
+
+
+def _translate_says_the_same(file: Path, topic: str) -> None:
+    done = causeway(
+        "translate", file, "--topic", topic, "--partition", "1", "--offset", "17", "--json"
+    )
+    assert done.code == 0, done.err
+    (answer,) = done.json["answers"]
+    assert [place["offset"] for place in answer["places"]] == [17], answer
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Iterator[LocalCluster]:
+    """A source that looks for old segments every half second."""
+    quick = {
+        "log.retention.check.interval.ms": "500",
+        "log.initial.task.delay.ms": "500",
+        "log.segment.delete.delay.ms": "500",
+    }
+    with LocalCluster("forgetful", properties=quick) as cluster:
+        yield cluster
+
+
+@pytest.mark.timeout(1200)
+def test_the_source_deletes_records(
+    forgetful: LocalCluster,
+    target: KafkaTools,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """By retention and on request, while it is mirrored. What it deletes before that is lost stops
+    the partition, and `restart --adopt` goes on: the lost offsets become a gap."""
+    source = KafkaTools(forgetful.bootstrap)
+    alias = prefix.partition("-")[0]
+    short, cut = prefix + "short", prefix + "cut"
+    source.create_topic(short, 2, config={"retention.ms": "15000", "segment.ms": "2000"})
+    source.create_topic(cut)
+    source.produce(cut, numbered(1_000, 1))
+    file = mm2_file(
+        tmp_path,
+        {alias: forgetful, "B": target_cluster},
+        f"{alias}->B.enabled = true",
+        f"topics = {prefix}.*",
+        PRESERVE,
+        IDENTITY,
+        *QUICK,
+    )
+    with Running("run", file, directory=tmp_path) as run:
+        with writing(source, short, 2, seed=5):
+            await_same_ends(source, [cut], target, "", PATIENCE_S)
+            source.delete_records(cut, 0, 700)
+            source.produce(cut, numbered(300, 1, "after the deletion"))
+            await_until(
+                lambda: min(source.offsets(short, "earliest").values()) > 0,
+                PATIENCE_S,
+                "retention deletes",
+                poll_s=0.5,
+            )
+        source.await_transactions(short)
+        await_same_ends(source, [short, cut], target, "", PATIENCE_S)
+        assert_same_offsets(source, short, target, short, same_start=False)
+        assert assert_same_offsets(source, cut, target, cut, same_start=False) == 600
+        assert run.stop() == 0, run.log
+
+    source.produce(cut, numbered(500, 1, "lost and kept"))
+    source.delete_records(cut, 0, 1_450)
+    with Running("run", file, directory=tmp_path) as run:
+        await_until(lambda: "stopped" in _states(file), PATIENCE_S, "the partition stops")
+        assert "offsets 1300 to 1449" in _reasons(file)
+        done = causeway("restart", file, "--topic", cut, "--adopt")
+        assert done.code == 0, done.err
+        await_same_ends(source, [cut], target, "", PATIENCE_S)
+        source.produce(cut, numbered(50, 1, "life goes on"))
+        await_same_ends(source, [cut], target, "", PATIENCE_S)
+        assert run.stop() == 0, run.log
+    assert assert_same_offsets(source, cut, target, cut, same_start=False) == 400
+
+
+@pytest.mark.timeout(900)
+def test_only_the_topics_of_a_list(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    alias = prefix.partition("-")[0]
+    kept, other = prefix + "kept", prefix + "other"
+    source.create_topics([kept, other], 2)
+    for topic in (kept, other):
+        write_transactions(source, topic, 40, seed=6)
+        source.await_transactions(topic)
+    file = mm2_file(
+        tmp_path,
+        {alias: source_cluster, "B": target_cluster},
+        f"{alias}->B.enabled = true",
+        f"topics = {prefix}.*",
+        f"causeway.offsets.preserve.topics = {kept}",
+        *QUICK,
+    )
+    planned = causeway("plan", file, "--json")
+    assert planned.code == 0, planned.err
+    run_to_end(file)
+    assert assert_same_offsets(source, kept, target, f"{alias}.{kept}") > 100
+    assert_same(source, other, target, f"{alias}.{other}")
+    ends = source.offsets(other), target.offsets(f"{alias}.{other}")
+    assert sum(ends[0].values()) > sum(ends[1].values()), "offsets of the other topic differ"
+
+
+@pytest.mark.timeout(900)
+def test_transforms_keep_offsets(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """A changed record has its offset, a dropped one leaves a gap. A transform that makes several
+    records of one, or chooses their topic, is refused with the reason."""
+    alias = prefix.partition("-")[0]
+    people, notes, lists, moved = (prefix + name for name in ("people", "notes", "lists", "moved"))
+    source.create_topics([people, notes, lists, moved], 2)
+    for topic in (people, notes, lists, moved):
+        source.produce(
+            topic,
+            [
+                Outgoing(
+                    value=json.dumps({"n": n, "card": f"4000-1234-{n:04}"}).encode(),
+                    key=b"%d" % n,
+                    partition=n % 2,
+                )
+                for n in range(300)
+            ],
+        )
+    write_json_transactions(source, people)
+    file = mm2_file(
+        tmp_path,
+        {alias: source_cluster, "B": target_cluster},
+        f"{alias}->B.enabled = true",
+        f"topics = {prefix}.*",
+        PRESERVE,
+        *QUICK,
+        "causeway.transforms = mask, drop, split, move",
+        f"causeway.transform.mask.topics = {people}",
+        "causeway.transform.mask.rules = mask value.$.card keep last 4",
+        f"causeway.transform.drop.topics = {notes}",
+        "causeway.transform.drop.value.format = json",
+        "causeway.transform.drop.sql = "
+        "SELECT * FROM records WHERE CAST(get_json_object(value, '$.n') AS INT) % 3 = 0",
+        f"causeway.transform.split.topics = {lists}",
+        "causeway.transform.split.value.format = string",
+        "causeway.transform.split.sql = SELECT explode(split(value, ',')) AS value FROM records",
+        f"causeway.transform.move.topics = {moved}",
+        "causeway.transform.move.sql = SELECT 'elsewhere' AS topic FROM records",
+    )
+    planned = causeway("plan", file)
+    assert planned.code != 0
+    told = " ".join(planned.out.split())
+    assert "split may make several records of one by explode()" in told
+    assert "move chooses the topic of records" in told
+
+    with Running("run", file, directory=tmp_path) as run:
+        await_same_ends(source, [people, notes], target, f"{alias}.", PATIENCE_S)
+        await_until(
+            lambda: (
+                {(lists, True), (moved, True)}
+                <= {
+                    (one["topic"], "keep the offsets" in one["reason"])
+                    for one in status_of(file)[f"{alias}->B"]["problems"]
+                }
+            ),
+            PATIENCE_S,
+            "the refusals",
+        )
+        assert run.stop() == 0, run.log
+    assert not {f"{alias}.{lists}", f"{alias}.{moved}", f"{alias}.elsewhere"} & target.topics()
+    for partition, records in source.read(people, read_committed=True).items():
+        wanted = [(r.offset, r.key, _masked(r.value)) for r in records]
+        for level in (True, False):
+            found = target.read(f"{alias}.{people}", read_committed=level)[partition]
+            assert [(r.offset, r.key, json.loads(r.value or b"")) for r in found] == wanted
+    for partition, records in source.read(notes).items():
+        kept = [r for r in records if json.loads(r.value or b"")["n"] % 3 == 0]
+        for level in (True, False):
+            found = target.read(f"{alias}.{notes}", read_committed=level)[partition]
+            assert by_offset(found) == by_offset(kept)
+    for topic in (people, notes):
+        assert target.offsets(f"{alias}.{topic}") == source.offsets(topic)
+
+
+def write_json_transactions(source: KafkaTools, topic: str) -> None:
+    """Twenty, every fourth of them aborted."""
+    with source.transactional(topic) as transactions:
+        for number in range(20):
+            transactions.begin()
+            for partition in (0, 1):
+                value = json.dumps({"n": number, "card": f"5000-4321-{number:04}"}).encode()
+                transactions.send(topic, Outgoing(value=value, partition=partition))
+            if number % 4 == 3:
+                transactions.abort()
+            else:
+                transactions.commit()
+    source.await_transactions(topic)
+
+
+def _masked(value: bytes | None) -> dict[str, object]:
+    found: dict[str, object] = json.loads(value or b"")
+    return found | {"card": f"****-****-{str(found['card'])[-4:]}"}
