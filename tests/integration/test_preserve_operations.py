@@ -173,6 +173,10 @@ def test_the_way_there_and_back_keeps_all_offsets(
     ]
     fill(target, topic, 20, first=1000)
     add_transaction(target, topic)
+    questions = [Question(topic=topic, partition=0, offset=END + more) for more in (0, 3)]
+    at_the_cut, behind = translate(settings_of(link), questions, link=link.name)
+    assert (at_the_cut.exact, at_the_cut.places[0].offset) == (True, END)
+    assert (behind.exact, behind.places[0].offset) == (False, END), "B's own record has END + 3"
     target.commit_group(group, {(topic, 0): END + 11})
     with RunningDaemon(monkeypatch, link, back, lease_s=2.0) as run:
         begun = failback(both, link=link.name, wait_s=60.0)
@@ -191,6 +195,31 @@ def test_the_way_there_and_back_keeps_all_offsets(
         fill(source, topic, 5, first=2000)
         await_same(source, target, topic, END + 28)
         await_until(lambda: stands(run, link, topic, preserves=True), 60, "preserved offsets")
+
+
+def test_a_failover_commits_the_offsets_of_the_newest_checkpoints_as_they_are(
+    source: KafkaTools,
+    target: KafkaTools,
+    link: LinkSettings,
+    topic: str,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unsynced = replace(link, control=replace(link.control, sync_group_offsets_enabled=False))
+    places = {f"{prefix}{offset}": offset for offset in (7, 101, END)}
+    for group, offset in places.items():
+        source.commit_group(group, {(topic, 0): offset})
+    with RunningDaemon(monkeypatch, unsynced, lease_s=2.0):
+        await_same(source, target, topic, END)
+        await_until(
+            lambda: len(checkpoints(target, link.source.alias)) == len(places), 60, "checkpoints"
+        )
+        assert not any(target.group_offsets(group) for group in places)
+        (done,) = failover(settings_of(unsynced), yes=True, wait_s=60.0)
+    assert {group: target.group_offsets(group) for group in places} == {
+        group: {(topic, 0): offset} for group, offset in places.items()
+    }
+    assert done.cuts[topic].preserves
 
 
 @pytest.fixture

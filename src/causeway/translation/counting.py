@@ -18,7 +18,16 @@ from typing import NamedTuple
 from causeway.cluster import Cluster, Content, content_of, log_reader
 from causeway.errors import BrokerError
 from causeway.model import Pair, TopicPartition
-from causeway.records import HEADER, Batch, Record, advance, decode, distance, records_of
+from causeway.records import (
+    HEADER,
+    Batch,
+    BatchHeader,
+    Record,
+    advance,
+    decode,
+    distance,
+    records_of,
+)
 from causeway.relay import Sought, offset_lookup
 from causeway.wire import codes
 
@@ -138,6 +147,15 @@ def reached(
     if there is None or there != content:
         return None
     return Pair(source=place + 1, target=after, sequence=sequence)
+
+
+def behind_last(sought: Sought, target: Cluster, target_end: int, check: Check) -> int:
+    """The target offset behind the last mirrored record, from the pair `sought.span.start` on, up
+    to `target_end`. Raises CausewayError."""
+    newest = deque(_mirrored(sought, target, target_end, check), maxlen=1)
+    if not newest:
+        return sought.span.start.target
+    return BatchHeader.of(newest.pop()).last + 1
 
 
 def first_mirrored(sought: Sought, target: Cluster, target_end: int, check: Check) -> int | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from causeway.cluster import EARLIEST
 from causeway.control import GroupCommits, TranslatedOffset
 from causeway.link_topics import Outlet, PartitionProgress, Span
-from causeway.model import State, TopicPartition
+from causeway.model import ENDED, State, TopicPartition
 from causeway.relay import Sought
 from causeway.translation.values import MappedOffset
 
@@ -29,7 +29,7 @@ class CourseKey(NamedTuple):
 class Course:
     """`topic_id`: of the source topic. `placed`: a lane has found the partition's position under
     this leader, so the topics are the same as before. `rewinds`: of the offset maps. `begins`: see
-    PartitionProgress."""
+    PartitionProgress. `ended`: by a person, so that applications write to the target."""
 
     source: TopicPartition
     topic_id: str
@@ -39,6 +39,7 @@ class Course:
     placed: bool = True
     rewinds: int = 0
     begins: bool = False
+    ended: bool = False
 
     @classmethod
     def of(
@@ -54,6 +55,7 @@ class Course:
             placed=placed,
             rewinds=rewinds,
             begins=progress.begins,
+            ended=progress.state in ENDED,
         )
 
     @property

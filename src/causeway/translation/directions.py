@@ -106,13 +106,13 @@ class _Direction(ABC):
                 f"the target cannot be read: {target.error or 'no answer'}",
             )
             return
-        if isinstance(self.mapped.map, SameOffsets):
-            reached = max(end.target, target_end)
-            self.mapped.map.reach(end._replace(source=reached, target=reached))
-            return
         sought = self._sought(Span(end, end), ())
         why = self.unreadable
         try:
+            if isinstance(self.mapped.map, SameOffsets):
+                reached = self._reached(sought, target_end)
+                self.mapped.map.reach(end._replace(source=reached, target=reached))
+                return
             if why is None:
                 source = self.logs.source.cluster
                 pair = counting.reached(sought, source, target.cluster, target_end, check)
@@ -125,6 +125,16 @@ class _Direction(ABC):
             self.unknown = end.target, str(error)
             return
         self.unknown = None if first is None else (first, why)
+
+    def _reached(self, sought: Sought, target_end: int) -> int:
+        """How far the mirror has come that preserves offsets: to the end of the target's log, but
+        not beyond that of the source. Once it has ended, other programs write behind its last
+        record. Raises CausewayError."""
+        known, target = self.mapped.end.target, self.logs.target.cluster
+        if self.course.ended:
+            return counting.behind_last(sought, target, target_end, self.logs.check)
+        source_end = self.logs.source.ends.get(self.course.source, target_end)
+        return max(known, min(target_end, source_end))
 
     def _before_preserved(self, offset: int) -> int:
         """The nearest offset to one before the first that is preserved: the first. After a failback

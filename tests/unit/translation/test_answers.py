@@ -21,7 +21,7 @@ from causeway.link_topics import (
 )
 from causeway.link_topics import progress as progress_topic
 from causeway.model import Pair, State, TopicPartition
-from causeway.translation import Answer, OffsetNote, Question, answers, logs, translate
+from causeway.translation import Answer, OffsetNote, Question, answers, counting, logs, translate
 from tests.builders.settings import link
 
 IDS = {"orders": "a" * 32, "A.orders": "b" * 32, "other": "c" * 32, "secret": "d" * 32}
@@ -37,6 +37,7 @@ class Clusters:
         self.ids = dict(IDS)
         self.gone = False
         self.start, self.end = 0, 100
+        self.ends: dict[str, int] = {}  # by alias, if they are not the same
         self.asked = 0
 
     @contextmanager
@@ -74,7 +75,10 @@ class _Side:
         self, places: Collection[TopicPartition], timestamp: int, **_: Any
     ) -> dict[TopicPartition, OffsetAt]:
         self._check()
-        known = {LATEST: self._clusters.end, -2: self._clusters.start}
+        known = {
+            LATEST: self._clusters.ends.get(self._alias, self._clusters.end),
+            -2: self._clusters.start,
+        }
         offset = known.get(timestamp, timestamp if timestamp < self._clusters.end else -1)
         return {at: OffsetAt(offset=offset, timestamp=-1, leader_epoch=0) for at in places}
 
@@ -435,3 +439,22 @@ def test_preserved_offsets_behind_the_end_of_the_target_are_not_mirrored_yet(
     found = [one(clusters, asked(offset)).places[0] for offset in (70, 71)]
 
     assert [(each.offset, each.why) for each in found] == [(70, None), (70, OffsetNote.BEYOND_END)]
+
+
+def test_records_that_others_wrote_behind_the_preserved_ones_have_no_offset_on_the_source(
+    clusters: Clusters,
+) -> None:
+    clusters.progress[B] = ProgressContents(partitions={SOURCE: preserving()})
+    clusters.ends["A"] = 70
+    found = [one(clusters, asked(offset)).places[0] for offset in (70, 80)]
+    assert [(each.offset, each.why) for each in found] == [(70, None), (70, OffsetNote.BEYOND_END)]
+
+
+def test_where_a_mirror_ended_its_target_goes_on_with_other_offsets(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters.progress[B] = ProgressContents(partitions={SOURCE: preserving(state=State.PROMOTED)})
+    monkeypatch.setattr(counting, "behind_last", lambda *_: 65)  # the last report is older
+    monkeypatch.setattr(counting, "first_relayed", lambda *_, **__: 65)
+    found = [one(clusters, asked(offset)).places[0] for offset in (65, 80)]
+    assert [(each.offset, each.why) for each in found] == [(65, None), (65, OffsetNote.NOT_YET)]
