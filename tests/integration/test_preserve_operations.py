@@ -16,6 +16,7 @@ import pytest
 from causeway.cluster import Cluster, filling, transactions
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.model import State, TopicPartition
+from causeway.operate.cutover import CutoverEnd, Wishes, cutover, result_json
 from causeway.operate.failover import (
     FailbackStep,
     FailedBack,
@@ -220,6 +221,28 @@ def test_a_failover_commits_the_offsets_of_the_newest_checkpoints_as_they_are(
         group: {(topic, 0): offset} for group, offset in places.items()
     }
     assert done.cuts[topic].preserves
+
+
+def test_a_cutover_moves_groups_and_producers_at_the_same_offsets(
+    source: KafkaTools,
+    target: KafkaTools,
+    link: LinkSettings,
+    topic: str,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    back, group = turned(link), prefix + "readers"
+    source.commit_group(group, {(topic, 0): 101})
+    with RunningDaemon(monkeypatch, link, back, lease_s=2.0):
+        await_same(source, target, topic, END)
+        wishes = Wishes(settle_s=0.5, back=True)
+        done = cutover(settings_of(link, back), wishes, link=link.name, act=True, wait_s=90.0)
+        assert done.end is CutoverEnd.DONE
+        (told,) = result_json(done)["topics"]
+        assert (told["topic"], told["ended"], told["same_offsets"]) == (topic, True, True)
+        assert target.group_offsets(group) == {(topic, 0): 101}
+        fill(target, topic, 5, first=1000)
+        await_same(target, source, topic, END + 5)
 
 
 @pytest.fixture
