@@ -11,7 +11,7 @@ from causeway.cli import status
 from causeway.cli.output import fits, table
 from causeway.status import LinkStatus
 from tests.builders.settings import A_B
-from tests.builders.status import partition_status
+from tests.builders.status import KEPT, partition_status
 from tests.harness.statuses import ends, replace
 
 NAME = "payments.transactions.eu-central"
@@ -60,6 +60,13 @@ def test_what_fits_is_a_line_a_row() -> None:
 
     assert [each.split()[0] for each in lines[1:3]] == ["topic", "orders"]
     assert lines[2].endswith("running")
+
+
+def test_a_partition_that_preserves_offsets_says_so() -> None:
+    kept = replace(ORDERS, preserving=KEPT, reason=KEPT.note)
+    text = "\n".join(printed(status.render([replace(STATUS, partitions=(kept,))], 200), 200))
+    assert "running, preserving" in text
+    assert "its beginning is filled: 40% of 1,000 offsets, about 6 s left" in text
 
 
 def test_rows_of_one_name_share_its_line() -> None:
