@@ -31,7 +31,8 @@ from causeway.wire import Deadline, apis, codes
 _STEP_BATCHES: Final = 10  # a transaction's: some 0.3 s
 _STEPS_A_DELETION: Final = 10  # which waits for followers; 6 MB lie on disks meanwhile
 _LEAST_PAUSE_S: Final = 0.001  # while a coordinator writes markers
-_MOST_PAUSE_S: Final = 0.05
+_MOST_PAUSE_S: Final = 0.02
+_MARGIN_S: Final = 1.0  # an attempt cut short would only hide why the ones before it failed
 
 
 def delete_records(
@@ -198,7 +199,7 @@ class _Coordinator:
                 try:
                     check(answer)
                 except BrokerError as error:
-                    if error.code != codes.CONCURRENT_TRANSACTIONS or deadline.passed():
+                    if error.code != codes.CONCURRENT_TRANSACTIONS or deadline.left() < _MARGIN_S:
                         self._node = None
                         raise
                 else:
