@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace as Answer
 from typing import Any, cast
 
-from causeway.cluster import ClusterClient, Leader
+from causeway.cluster import Cluster, Leader
 from causeway.config import ClientSettings
 from causeway.errors import CausewayError, UnreachableError
 from causeway.model import TopicPartition
@@ -61,6 +61,7 @@ class _Asked:
             "EndTxnRequest": self._end_txn,
             "ProduceRequest": self._produce,
             "ListOffsetsRequest": self._list_offsets,
+            "OffsetForLeaderEpochRequest": self._log_ends,
             "DeleteRecordsRequest": self._delete_records,
         }
         return served[request.name](request)
@@ -137,6 +138,17 @@ class _Asked:
 
         return self._each(request, found)
 
+    def _log_ends(self, request: Any) -> Any:
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for part in topic.partitions:
+                log = self._brokers.targets[topic.topic, part.partition]
+                error = 0 if log.node == self._node else NOT_LEADER
+                parts.append(Answer(partition=part.partition, error_code=error, end_offset=log.end))
+            topics.append(Answer(topic=topic.topic, partitions=parts))
+        return Answer(topics=topics)
+
     def _delete_records(self, request: Any) -> Any:
         def deleted(place: Place, part: Any) -> Any:
             log = self._brokers.targets[place]
@@ -150,7 +162,7 @@ class _Asked:
         return self._each(request, deleted)
 
 
-class SimulatedCluster(ClusterClient):
+class SimulatedCluster(Cluster):
     """In place of causeway.cluster.cluster.Cluster, as far as lanes need it."""
 
     def __init__(self, brokers: Brokers, settings: ClientSettings) -> None:

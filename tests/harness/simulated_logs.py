@@ -203,6 +203,11 @@ class TargetLog:
         hit = [offset for offset in self.keeps.offsets() if offset in taken]
         assert not hit, f"{what} takes {taken} with the places of {hit}"
 
+    def producer(self, producer_id: int) -> tuple[int, int] | None:
+        """Its epoch and next sequence, as far as the broker remembers them."""
+        known = self._known.get(producer_id)
+        return None if known is None else (known.epoch, known.following)
+
     def forget(self) -> None:
         """As a broker does: each producer whose last appended batch is older than a day."""
         for producer_id, known in list(self._known.items()):

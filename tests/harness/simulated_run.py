@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from causeway.link_topics import Outlet
 from causeway.relay import Rate, Revoke, Throttle
 from causeway.relay.lane import connections, loop, reader, recovery_queue, relay, target, watches
 from causeway.relay.lane.flow import Flow
@@ -39,6 +40,7 @@ def simulated(seed: int, kind: Kind) -> Iterator[SimulatedDriver]:
     driver = SimulatedDriver(setting)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic", clock.monotonic)
+        patch.setattr(time, "sleep", lambda _: None)
         patch.setattr(loop, "Helpers", lambda _: Helpers(chance))
         patch.setattr(loop, "LaneStages", lambda *_: Stages(setting.refused))
         patch.setattr(loop, "LeaseGuard", Lease)
@@ -161,10 +163,15 @@ class Torment:
         """Nothing arrives of a partition that a lane has called settled."""
         quiet = [one for one in self._driver.mirrored if one.settled and not one.assigned]
         outlets = [outlet for one in quiet for outlet in one.outlets]
-        before = [self._driver.held(outlet) for outlet in outlets]
+        before = [self._contents(outlet) for outlet in outlets]
         self._brokers.serve_late()
-        after = [self._driver.held(outlet) for outlet in outlets]
+        after = [self._contents(outlet) for outlet in outlets]
         assert after == before, "something arrives of what a lane has called settled"
+
+    def _contents(self, outlet: Outlet) -> tuple[list[int], int | None]:
+        """What it holds, and where its log ends if no other outlet is there."""
+        log = self._brokers.targets[outlet.at]
+        return self._driver.held(outlet), log.end if log.keeps is not None else None
 
     def _forget(self) -> None:
         for log in self._brokers.targets.values():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from causeway.link_topics import Outlet
 from causeway.model import Pair
-from causeway.relay import Assignment
+from causeway.relay import Assignment, Preserve
 from tests.harness.simulated_brokers import SOURCE, Brokers
 from tests.harness.simulated_lane import STAGE, copies_of, share_of
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
@@ -24,7 +25,9 @@ class Kind:
     of the partitions holds a record that the transform refuses; `old`: are the records, so that
     brokers forget their producers; `mixed`: half of them are; `refusals`: this share of the appends
     is refused; `crowded`: brokers take few connections from the beginning; `takes`: a batch of
-    several records may have so many bytes at the target, which no lane is told."""
+    several records may have so many bytes at the target, which no lane is told; `preserves`: how
+    gaps are filled, if each record keeps its offset; `begins`: the least and most offset of the
+    first one then; `filler_from`: see Preserve."""
 
     links: int = 1
     partitions: int = 4
@@ -41,6 +44,9 @@ class Kind:
     refusals: float = 0.01
     crowded: bool = False
     takes: int | None = None
+    preserves: Literal["markers", "transactions"] | None = None
+    begins: tuple[int, int] = (0, 0)
+    filler_from: int | None = None
     per_broker: int = 2
     round_trip_s: float = 0.03
 
@@ -60,6 +66,7 @@ class Mirrored:
     max_message_bytes: int
     stop_at: int | None
     sole_writer: bool
+    preserve: Preserve | None
     settled: bool = True
     assigned: bool = False
 
@@ -93,6 +100,7 @@ class Mirrored:
             sole_writer=self.sole_writer,
             metadata_max_age_ms=20_000,
             transform=STAGE if self.transformed else None,
+            preserve=self.preserve,
         )
 
 
@@ -109,6 +117,8 @@ class Setting:
         self.targets = [f"target {link}" for link in range(kind.links)]  # the clusters
         for partition in range(kind.partitions):
             log = SourceLog(chance.randrange(kind.brokers))
+            if kind.preserves:
+                log.start = chance.randint(*kind.begins)
             self.brokers.sources[TOPIC, partition] = log
             self.write(log, chance.randint(*kind.records))
             if chance.random() < kind.stops:
@@ -129,6 +139,10 @@ class Setting:
             records = chance.randint(1, 5)
             size = chance.choice(self.kind.sizes)
             log.add(at, [self._timestamp() for _ in range(records)], size=size)
+            if self.kind.preserves:
+                for _ in range(chance.choice((0, 0, 0, 1, 2))):
+                    log.add_marker()
+                records = log.end - at + chance.choice((0, 0, 0, 0, 1, 7))
             at += records + (chance.random() < 0.1)
 
     def _timestamp(self) -> int:
@@ -149,6 +163,14 @@ class Setting:
             max_message_bytes=chance.choice((4000, 1_048_588)),
             stop_at=log.end if kind.bounded else None,
             sole_writer=not kind.shared,
+            preserve=None
+            if kind.preserves is None
+            else Preserve(
+                begin=log.start,
+                gaps=kind.preserves,
+                transactional_id=target,
+                filler_from=kind.filler_from,
+            ),
         )
         for number in range(chance.randint(*kind.outlets)):
             outlet = Outlet(
@@ -160,7 +182,8 @@ class Setting:
                 pair=Pair(0, 0, 0),
                 exclusive=not kind.shared,
             )
-            new = TargetLog(chance.randrange(kind.brokers), kind.takes)
+            keeps = log if kind.preserves else None
+            new = TargetLog(chance.randrange(kind.brokers), kind.takes, keeps=keeps)
             held_by = self.brokers.targets.setdefault(outlet.at, new)
             held_by.series[outlet.producer_id] = partial(one.series, number)
             one.outlets += (outlet,)

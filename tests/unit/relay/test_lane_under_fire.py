@@ -46,6 +46,13 @@ KINDS = {
     "old and young, transformed, shared outlets": Kind(
         mixed=True, partitions=3, outlets=TWO, shared=True, transformed=True, refusals=0.05
     ),
+    "offsets kept by markers": Kind(preserves="markers", begins=(0, 3)),
+    "offsets kept by markers, refusals": Kind(preserves="markers", refusals=0.1),
+    "offsets kept by transactions": Kind(preserves="transactions", begins=(0, 3)),
+    "offsets kept by markers and filler": Kind(preserves="markers", filler_from=5),
+    "offsets kept from a late beginning": Kind(
+        preserves="markers", begins=(1, 1_000), partitions=2
+    ),
 }
 
 

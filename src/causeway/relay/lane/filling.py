@@ -168,11 +168,9 @@ class GapFiller:
                 self._guard(broker, partial(connection.send, self._lease, now))
 
     def _on_event(self, broker: _Broker, connection: MarkerConnection, mask: int) -> None:
-        if self._open.get(broker) is not connection:
-            return
-        if mask & selectors.EVENT_WRITE:
+        if mask & selectors.EVENT_WRITE and self._open.get(broker) is connection:
             self._guard(broker, partial(connection.flush, self._lease))
-        elif mask & selectors.EVENT_READ:
+        if mask & selectors.EVENT_READ and self._open.get(broker) is connection:
             self._guard(broker, partial(self._receive, connection))
 
     def _receive(self, connection: MarkerConnection) -> None:
