@@ -244,7 +244,7 @@ class GapFiller:
                     on_step=goes_on,
                 )
             if gaps.transaction is None:
-                gaps.transaction = txn.begin(cluster, fill_id(flow), TRANSACTION_MS)
+                gaps.transaction = fence(cluster, at, gap.start, fill_id(flow))
             count = min(EMPTY_TRANSACTIONS, gap.stop - gap.start)
             filling.fill_with_markers(cluster, gaps.transaction, at, count)
             return gap.start + count

@@ -356,6 +356,7 @@ class Flow:
             final=final,
             settled=final
             and not self.unsettled
+            and not (self.gaps is not None and self.gaps.doubtful)
             and not self.unanswered
             and time.monotonic() >= self.late_by,
             throttled_s=max(0.0, self.throttled_until - time.monotonic()),

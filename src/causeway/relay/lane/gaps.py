@@ -53,9 +53,9 @@ class Gaps:
         self.size = 0
 
     def reset(self, *, doubtful: bool) -> None:
-        """After a recovery."""
+        """After a recovery. A doubt stays until something is sent that settles it."""
         self.clear()
-        self.doubtful = doubtful
+        self.doubtful |= doubtful
         self.transaction = None
 
     @property
