@@ -8,12 +8,12 @@ STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
 
-.PHONY: help install demo drill test test-versions slow again check bench bench-report screenshots wheel docs lock clean
+.PHONY: help install demo drill drill-same-offsets test test-versions slow again check bench bench-report screenshots wheel docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | \
-		while read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
+		while read -r name text; do printf '  make %-18s %s\n' "$$name" "$$text"; done
 
 install: $(STAMP) ## Create .venv with the pinned packages and the causeway command
 
@@ -26,7 +26,10 @@ demo: $(STAMP) ## Mirror 336,776 flights between two local clusters (KEEP=1 leav
 	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(ARGS)
 
 drill: $(STAMP) ## Lose a cluster under load, fail over and back; prints the RPO and RTO
-	@$(BIN)/python -m pytest tests/integration/test_drill.py -q -s $(ARGS)
+	@$(BIN)/python -m pytest tests/integration/test_drill.py -k translate -q -s $(ARGS)
+
+drill-same-offsets: $(STAMP) ## The same drill with preserved offsets, without a translation
+	@$(BIN)/python -m pytest tests/integration/test_drill.py -k preserve -q -s $(ARGS)
 
 # Compiled tests are kept: without them, each worker spends seconds to compile all tests again.
 export PYTHONDONTWRITEBYTECODE :=

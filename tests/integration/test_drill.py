@@ -4,6 +4,9 @@ goes on at the target, the source comes back, and everything returns to it.
 Each record has a number of its own. At the end both logs are read as a whole: a number that was
 acknowledged is there once, but for those that the failover said would be missing, and of these each
 is in the file that the failback saved.
+
+Where offsets are preserved (`make drill-same-offsets`), a consumer that keeps its offsets itself
+goes from side to side by the address alone, and at the end both logs are equal, offset by offset.
 """
 
 from __future__ import annotations
@@ -26,19 +29,21 @@ from causeway.filters import compile_patterns
 from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate.directives import act
-from causeway.operate.failover import FailbackStep, Keep, failback, failover
+from causeway.operate.failover import FailbackStep, Keep, Otherwise, failback, failover
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
+from tests.harness.same_offsets import assert_same_offsets, begin_at
 from tests.harness.waiting import await_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TOPIC, PARTITIONS, READERS = "orders", 3, "readers"
+BEGINS = 12_345  # the log of partition 0, where offsets are preserved
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def sites() -> Iterator[tuple[LocalCluster, LocalCluster]]:
     pair = LocalCluster("drill-A"), LocalCluster("drill-B")
     try:
@@ -91,6 +96,22 @@ class Load(threading.Thread):
         return self._next
 
 
+class OwnOffsets:
+    """A consumer that keeps its offsets itself, as numbers that know no cluster."""
+
+    def __init__(self) -> None:
+        self.next: dict[int, int] = {}
+        self.seen: Counter[int] = Counter()
+
+    def read(self, kafka: KafkaTools) -> None:
+        """All that has come since, at this address."""
+        for partition, records in kafka.read(TOPIC, read_committed=True).items():
+            for record in records:
+                if record.offset >= self.next.get(partition, 0):
+                    self.seen[int((record.value or b"")[:8])] += 1
+                    self.next[partition] = record.offset + 1
+
+
 @pytest.fixture
 def begin() -> Iterator[Callable[[LocalCluster, int], Load]]:
     """Puts load on a cluster: from this number on."""
@@ -106,7 +127,9 @@ def begin() -> Iterator[Callable[[LocalCluster, int], Load]]:
         each.end()
 
 
-def between(a: LocalCluster, b: LocalCluster, names: tuple[str, str]) -> LinkSettings:
+def between(
+    a: LocalCluster, b: LocalCluster, names: tuple[str, str], preserve: bool
+) -> LinkSettings:
     source, target = client(names[0], a.bootstrap), client(names[1], b.bootstrap)
     found = link(a.bootstrap, b.bootstrap, TOPIC)
     control = replace(
@@ -124,6 +147,7 @@ def between(a: LocalCluster, b: LocalCluster, names: tuple[str, str]) -> LinkSet
         target_admin=target,
         policy=ReplicationPolicy(kind="identity", source_alias=names[0]),
         sole_writer=False,
+        offsets="preserve" if preserve else "translate",
         control=control,
     )
 
@@ -148,7 +172,9 @@ def lag(source: KafkaTools, target: KafkaTools) -> int:
     return sum(source.offsets(TOPIC).values()) - ends
 
 
+@pytest.mark.parametrize("offsets", ["translate", "preserve"])
 def test_a_site_is_lost_and_comes_back(
+    offsets: str,
     sites: tuple[LocalCluster, LocalCluster],
     begin: Callable[[LocalCluster, int], Load],
     tmp_path: Path,
@@ -156,20 +182,34 @@ def test_a_site_is_lost_and_comes_back(
 ) -> None:
     a, b = sites
     at_a, at_b = KafkaTools(a.bootstrap), KafkaTools(b.bootstrap)
-    there, back = between(a, b, ("A", "B")), between(b, a, ("B", "A"))
+    preserve = offsets == "preserve"
+    there, back = between(a, b, ("A", "B"), preserve), between(b, a, ("B", "A"), preserve)
     run = RunSettings(lease_s=3.0)
     before = Settings(links=(there,), run=run, spark={})
     after = Settings(links=(there, back), run=run, spark={})
     at_a.create_topic(TOPIC, PARTITIONS)
+    if preserve:  # under translation, offsets on B are others
+        begin_at(there.source, TOPIC, BEGINS)
+    begins = at_a.offsets(TOPIC)
+    own = OwnOffsets()
 
     # -- load on, and the source dies with records that are not mirrored yet ----------------------
     with RunningDaemon(monkeypatch, there):
         load = begin(a, 0)
         await_until(lambda: len(load.acked) > 3000 and lag(at_a, at_b) < 500, 120, "load mirrored")
-        at_a.commit_group(READERS, {(TOPIC, n): 100 for n in range(PARTITIONS)})
+        committed = {(TOPIC, n): begins[n] + 100 for n in range(PARTITIONS)}
+        at_a.commit_group(READERS, committed)
         await_until(lambda: at_b.group_offsets(READERS), 60, "the group is brought over")
+        own.read(at_a)
+        await_until(
+            lambda: all(at_b.offsets(TOPIC)[n] >= at for n, at in own.next.items()),
+            60,
+            "what it has read is mirrored",
+        )
         act.throttle(before, bytes_per_s=70_000, who="drill")
         await_until(lambda: lag(at_a, at_b) > 1000, 60, "the mirror lags")
+        ahead = OwnOffsets()
+        ahead.read(at_a)
         killed_at = time.monotonic()
         a.kill()
         load.end()
@@ -186,7 +226,14 @@ def test_a_site_is_lost_and_comes_back(
         await_until(lambda: ours.first_at, 60, "writing goes on")
         assert ours.first_at is not None
         rto_s = ours.first_at - killed_at
-        assert all(at_b.group_offsets(READERS)[TOPIC, n] == 100 for n in range(PARTITIONS))
+        assert at_b.group_offsets(READERS) == committed
+        if preserve:
+            on_a = own.seen.total()
+            own.read(at_b)
+            assert own.seen.total() > on_a
+            cuts = {point.partition: point.targets[0][1] for point in done.cuts[TOPIC].points}
+            assert all(ahead.next[n] > cut for n, cut in cuts.items()), "it has read more"
+            ahead.next = cuts
     on_b = numbers(at_b)
     missing = set(load.acked) - on_b.keys()
     assert missing, "the drill is to lose something"
@@ -205,7 +252,14 @@ def test_a_site_is_lost_and_comes_back(
         assert undecided.step is FailbackStep.UNDECIDED
         assert sum(each.records for each in undecided.unmirrored) >= len(missing)
         assert not saved.exists()
-        begun = failback(after, link="A->B", keep=Keep(path=saved), wait_s=60, who="drill")
+        begun = failback(
+            after,
+            link="A->B",
+            keep=Keep(path=saved),
+            otherwise=Otherwise.REFILL if preserve else None,
+            wait_s=60,
+            who="drill",
+        )
         assert (begun.step, begun.changed) == (FailbackStep.BACK, True)
         assert begun.lag is not None, "it has begun"
         kept = [json.loads(line) for line in saved.read_text().splitlines()]
@@ -216,7 +270,7 @@ def test_a_site_is_lost_and_comes_back(
         # -- everything returns to A ---------------------------------------------------------------
         with pytest.raises(PartitionsFailedError):
             failback(after, link="A->B", turn_round=True, wait_s=0)
-        at_b.commit_group(READERS, {(TOPIC, n): 2000 for n in range(PARTITIONS)})
+        at_b.commit_group(READERS, {(TOPIC, n): begins[n] + 2000 for n in range(PARTITIONS)})
         ours.end()
         turned_at = time.monotonic()
         turned = failback(after, link="A->B", turn_round=True, wait_s=60, who="drill")
@@ -235,8 +289,18 @@ def test_a_site_is_lost_and_comes_back(
     final_a, final_b = numbers(at_a), numbers(at_b)
     assert max(final_b.values()) == 1
     assert max(final_a.values()) == 1
-    assert final_a.keys() >= every | missing, "nothing that was acknowledged is lost"
-    assert final_a.keys() - final_b.keys() == kept_numbers, "but for what was said, on one side"
+    if preserve:
+        # A was filled again with the records of B; the rest is in the file.
+        assert assert_same_offsets(at_a, TOPIC, at_b, TOPIC) == final_a.total()
+        assert final_a.keys() >= every, "nothing that was acknowledged is lost"
+        own.read(at_a)
+        assert own.seen == final_a, "on A, on B and on A again, by the address alone"
+        ahead.read(at_a)
+        assert ahead.seen.keys() >= final_a.keys(), "it skips nothing, though it had read more"
+        assert max(ahead.seen.values()) == 1
+    else:
+        assert final_a.keys() >= every | missing, "nothing that was acknowledged is lost"
+        assert final_a.keys() - final_b.keys() == kept_numbers, "but for what was said, on one side"
     newest = max(load.acked)
     print(
         f"\nRPO: {shown.rpo_ms / 1000:.1f} s said; {len(missing):,} of {len(load.acked):,} records "
@@ -245,3 +309,5 @@ def test_a_site_is_lost_and_comes_back(
         f"`causeway failover --yes` took {acted_s:.1f} s"
         f"\nfailback: {turned_s:.1f} s without writers to turn round; 0 lost, 0 doubled"
     )
+    if preserve:
+        print(f"own offsets: {own.seen.total():,} records read on A, B and A; none translated")

@@ -100,6 +100,7 @@ def test_a_consumer_with_its_offsets_in_sqlite(move: Move) -> None:
     assert sorted(rows) == move.records()
 
 
+@pytest.mark.slow
 def test_a_spark_job_with_its_offsets_in_a_checkpoint(move: Move) -> None:
     """The first batch is planned on A, killed, and run again on B."""
     planned = move.folder / "checkpoint" / "offsets" / "0"
@@ -123,9 +124,9 @@ def test_a_spark_job_with_its_offsets_in_a_checkpoint(move: Move) -> None:
         kill(job.pid)
         job.wait(60)
     assert not (move.folder / "checkpoint" / "commits" / "0").exists(), "killed too late"
-    for name in ("B", "A", "B"):
-        move.run("job.py", name)
-        move.write()
+    move.write()
+    move.run("job.py", "B")
+    move.write()
     move.run("job.py", "A")
     assert written(move.folder / "orders.parquet") == move.records()
 

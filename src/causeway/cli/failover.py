@@ -239,6 +239,10 @@ def _detail(out: Output, each: FailedOver) -> None:
     _groups(out, each)
     cuts(out, each.cuts)
     _opened(out, each)
+    if each.changed and same_offsets(each.cuts):
+        out.print(
+            "if such an offset is beyond the cut, set it to the cut: it is behind what is missing"
+        )
     out.print()
 
 

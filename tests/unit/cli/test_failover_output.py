@@ -120,6 +120,10 @@ def test_a_failover_says_what_is_known(capsys: pytest.CaptureFixture[str]) -> No
     failover._failed_over([replace(found, topics=(known, unknown))])
     said = capsys.readouterr().out
     assert "RPO 4.0 s at most, but unknown for bills" in said
+    for cut in (CUT, CUT.replace(preserves=True)):
+        failover._failed_over([replace(found, changed=True, cuts={"orders": cut})])
+        said = capsys.readouterr().out
+        assert ("if such an offset is beyond the cut" in said) is cut.preserves
     failover._failed_over([found])
     said = capsys.readouterr().out
     for each in ("orders of A->B", "no answer", "4.0 s old", "12 or more", "7 records", "RPO 4.0"):
