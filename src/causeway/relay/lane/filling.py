@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from causeway.cluster import Cluster, Transaction, filling, value_of
@@ -22,7 +22,7 @@ from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.gaps import Gaps, Way
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard
-from causeway.relay.lane.marker_connection import MarkerConnection, open_markers
+from causeway.relay.lane.marker_connection import MarkerConnection, SentMarkers, open_markers
 from causeway.relay.lane.outlet import OutletState
 from causeway.relay.lane.recovery_queue import RecoveryQueue
 from causeway.relay.lane.responses import NeedsRecovery, StopPartition
@@ -51,17 +51,27 @@ class GapFiller:
         self._lease, self._recovery, self._touched = lease, recovery, touched
         self._open: dict[_Broker, MarkerConnection] = {}
         self._opening: dict[_Broker, dict[OutletState, Flow]] = {}
+        self._holding: dict[Flow, None] = {}  # with gaps before batches
 
     @property
     def waiting(self) -> bool:
         """Whether a marker has no response yet."""
         return any(each.waiting for each in self._open.values())
 
+    @property
+    def size(self) -> int:
+        """The bytes of batches that wait behind gaps."""
+        sizes = {flow: flow.gaps.size for flow in self._holding if flow.gaps is not None}
+        self._holding = dict.fromkeys(flow for flow, size in sizes.items() if size)
+        return sum(sizes.values())
+
     def look(self, flow: Flow) -> None:
         """Fills the first gap of `flow` if its turn has come."""
         gaps, outlet = flow.gaps, flow.outlets[0]
         if gaps is None or flow.state is not State.RUNNING or flow.leaving:
             return
+        if gaps.size:
+            self._holding[flow] = None
         gap = gaps.first
         if gap is None or outlet.pending or outlet.unanswered:
             return
@@ -84,7 +94,7 @@ class GapFiller:
                 "(causeway.offsets.filler = allow)"
             )
         if gaps.doubtful:
-            self._fence(flow, outlet, gaps)
+            self._fence(flow, outlet, gaps, way)
         elif way == "markers":
             self._offer(flow, outlet)
         else:
@@ -92,10 +102,14 @@ class GapFiller:
 
     # -- after a recovery -------------------------------------------------------------------------
 
-    def _fence(self, flow: Flow, outlet: OutletState, gaps: Gaps) -> None:
+    def _fence(self, flow: Flow, outlet: OutletState, gaps: Gaps, way: Way) -> None:
         """Requests of before the last recovery may still arrive. None of them may be appended
         behind the first marker: it has a higher epoch. Before it, nothing refuses them, so it is
-        sent only once none of them can arrive."""
+        sent only once none of them can arrive.
+
+        If transactions fill the gap, the epoch of the data stays. A higher one would be in the log
+        with the first batch only; a successor, who cannot know of it, would not refuse that batch.
+        """
         if flow.sought_at < flow.late_by:
             raise NeedsRecovery(
                 f"offset {outlet.end} has no record: waits until nothing that was sent before can "
@@ -105,9 +119,7 @@ class GapFiller:
                 not_before=flow.late_by,
             )
         producer_id, epoch = outlet.producer
-        # An earlier lane may have taken the epoch after the last one that it reported.
-        epoch = max(epoch, outlet.spec.producer_epoch + 1)
-        if epoch >= HIGHEST_EPOCH:
+        if epoch + 1 >= HIGHEST_EPOCH:
             raise StopPartition(
                 f"its producer has used all {HIGHEST_EPOCH} epochs: `causeway restart --refill` "
                 "takes another one, and copies the topic again"
@@ -122,9 +134,10 @@ class GapFiller:
                 self._recovery.start_recovery(flow, NeedsRecovery(str(answer), unsettled=True))
                 return
             gaps.doubtful, gaps.transaction = False, answer
-            outlet.producer = producer_id, epoch + 1
-            outlet.sequence = 0
-            outlet.pair = outlet.straight_to = outlet.pair._replace(sequence=0)
+            if way == "markers":
+                outlet.producer = producer_id, epoch + 1
+                outlet.sequence = 0
+                outlet.pair = outlet.straight_to = outlet.pair._replace(sequence=0)
             self.look(flow)
 
         outlet.unanswered += 1
@@ -164,6 +177,10 @@ class GapFiller:
             cluster = self._connections.cluster(broker[0])
             if connection.waiting and now - connection.sent_at > 2 * cluster.timeout_s:
                 self._lose(broker, "no answer in time")
+            elif not connection.waiting and connection.expired(now):
+                self._close(broker)
+                for outlet, flow in connection.ready.items():
+                    self._offer(flow, outlet)
             elif connection.ready:
                 self._guard(broker, partial(connection.send, self._lease, now))
 
@@ -174,14 +191,38 @@ class GapFiller:
             self._guard(broker, partial(self._receive, connection))
 
     def _receive(self, connection: MarkerConnection) -> None:
-        for (flow, outlet, count), error in connection.receive():
+        unproved: list[SentMarkers] = []
+        for sent, error in connection.receive():
+            flow, outlet, count = sent
             if error:
                 topic, needs = outlet.spec.at, "CLUSTER_ACTION on the cluster"
                 why = codes.broker_error(error, "write markers to", str(topic), needs=needs)
-                answer: int | CausewayError = why
+                self._take(flow, outlet, "markers", why)
+            elif count > 1 or not outlet.sequence:
+                outlet.unanswered += 1
+                unproved.append(sent)
             else:
-                answer = outlet.end + count
-            self._take(flow, outlet, "markers", answer)
+                self._take(flow, outlet, "markers", outlet.end + count)
+        if unproved:
+            self._prove(unproved)
+
+    def _prove(self, written: list[SentMarkers]) -> None:
+        """One answer for several markers does not tell that each of them was appended, and if the
+        epoch is a new one, a marker of an earlier epoch may have come before. The next record must
+        not be the one that shows it."""
+
+        def ended(ends: Mapping[TopicPartition, int | CausewayError] | CausewayError) -> None:
+            for flow, outlet, count in written:
+                outlet.unanswered -= 1
+                at, due = outlet.spec.at, outlet.end + count
+                end = ends if isinstance(ends, CausewayError) else ends[at]
+                if not isinstance(end, CausewayError) and end != due:
+                    end = _ends_elsewhere(at, end, due)
+                self._take(flow, outlet, "markers", end)
+
+        cluster = self._connections.cluster(written[0].flow.assignment.target)
+        places = [outlet.spec.at for _, outlet, _ in written]
+        self._helpers.submit(partial(cluster.log_ends, places), ended)
 
     def _guard(self, broker: _Broker, act: Callable[[], None]) -> None:
         try:
@@ -198,10 +239,9 @@ class GapFiller:
             self._selector.modify(connection, wanted, key.data)
 
     def _lose(self, broker: _Broker, reason: str) -> None:
-        connection = self._open.pop(broker)
-        self._selector.unregister(connection.connection)
+        connection = self._open[broker]
         ready = set(connection.ready.values())
-        sent = connection.abandon()
+        sent = self._close(broker)
         late_by = time.monotonic() + self._connections.cluster(broker[0]).timeout_s
         for flow in sent:
             flow.late_by = max(flow.late_by, late_by)
@@ -209,6 +249,12 @@ class GapFiller:
         for flow in sent | ready:
             unsettled = flow in sent
             self._recovery.start_recovery(flow, NeedsRecovery(reason, unsettled=unsettled))
+
+    def _close(self, broker: _Broker) -> set[Flow]:
+        """The flows whose markers may or may not have been written."""
+        connection = self._open.pop(broker)
+        self._selector.unregister(connection.connection)
+        return connection.abandon()
 
     def abandon(self, reason: str = "the lease ran out") -> None:
         """Closes the connections: queued markers must not be sent."""
@@ -244,6 +290,7 @@ class GapFiller:
                     on_step=goes_on,
                 )
             if gaps.transaction is None:
+                # The process may have been stopped until now: another lane may be further on.
                 gaps.transaction = fence(cluster, at, gap.start, fill_id(flow))
             count = min(EMPTY_TRANSACTIONS, gap.stop - gap.start)
             filling.fill_with_markers(cluster, gaps.transaction, at, count)
@@ -268,6 +315,8 @@ class GapFiller:
             return
         gaps.note(way, answer - outlet.end, whole=answer == gaps.first.stop)
         outlet.filled(answer)
+        # No pair may lie after a batch of a later epoch, such as a marker of the source.
+        flow.relayed_epoch = max(flow.relayed_epoch, flow.leader_epoch)
         flow.failures = 0
         flow.changed = True
         if outlet.pending:
@@ -291,12 +340,16 @@ def fence(cluster: Cluster, at: TopicPartition, end: int, transactional_id: str)
     transaction = txn.begin(cluster, transactional_id, TRANSACTION_MS)
     found = value_of(cluster.log_ends([at])[at])
     if found != end:
-        raise BrokerError(
-            "fill the offsets of",
-            str(at),
-            f"the log ends at {found}, where it ended at {end} before",
-            code=-1,
-            name="UNSETTLED",
-            retriable=True,
-        )
+        raise _ends_elsewhere(at, found, end)
     return transaction
+
+
+def _ends_elsewhere(at: TopicPartition, found: int, due: int) -> BrokerError:
+    return BrokerError(
+        "fill the offsets of",
+        str(at),
+        f"the log ends at {found} instead of {due}",
+        code=-1,
+        name="UNSETTLED",
+        retriable=True,
+    )

@@ -251,6 +251,11 @@ class Flow:
         """Of its outlet, if it keeps offsets."""
         return self.outlets[0].gaps
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether requests that were given up before its last recovery may take an offset yet."""
+        return self.gaps is not None and self.gaps.doubtful
+
     def put_runs(self, batches: Sequence[Batch], through: int) -> list[OutletState]:
         """For a flow that keeps offsets: puts all of its series below source offset `through`; the
         outlet, if it has something to send. Raises as `dense_runs`."""
@@ -356,7 +361,7 @@ class Flow:
             final=final,
             settled=final
             and not self.unsettled
-            and not (self.gaps is not None and self.gaps.doubtful)
+            and not self.doubtful
             and not self.unanswered
             and time.monotonic() >= self.late_by,
             throttled_s=max(0.0, self.throttled_until - time.monotonic()),

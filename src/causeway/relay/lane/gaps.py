@@ -24,9 +24,9 @@ Way = Literal["beginning", "markers", "transactions", "filler"]
 
 @dataclass(slots=True, eq=False)
 class Gaps:
-    """`queue` begins with a gap, or is empty. `size`: the bytes of its batches. `doubtful`: nothing
-    was sent since the last recovery, before which requests were given up without a response; they
-    may still arrive. `transaction`: for the way `transactions`, once it has begun."""
+    """`queue` begins with a gap, or is empty. `size`: the bytes of its batches. `doubtful`:
+    requests were given up without a response, and may still arrive; no batch was acknowledged
+    since, and nothing fences them. `transaction`: for the way `transactions`, once it has begun."""
 
     settings: Preserve
     queue: deque[Batch | Gap] = field(default_factory=deque)
@@ -37,8 +37,13 @@ class Gaps:
 
     def put(self, run: Batch | Gap) -> None:
         if isinstance(run, Gap):
-            last = self.queue[-1] if self.queue else None
-            if isinstance(last, Gap):
+            last, begin = self.queue[-1] if self.queue else None, self.settings.begin
+            if run.start < begin < run.stop:
+                self.put(run._replace(stop=begin))
+                self.put(run._replace(start=begin))
+                return
+            # The beginning is filled in a way of its own.
+            if isinstance(last, Gap) and last.stop != begin:
                 self.queue[-1] = last._replace(stop=run.stop)
                 return
         else:

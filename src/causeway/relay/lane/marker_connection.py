@@ -43,6 +43,11 @@ class MarkerConnection:
     def waiting(self) -> bool:
         return bool(self._sent)
 
+    def expired(self, now: float) -> bool:
+        """Whether its session has ended: the broker would close it at the next request."""
+        expires_at = self.connection.session_expires_at
+        return expires_at is not None and now >= expires_at
+
     def send(self, lease: LeaseGuard, now: float) -> None:
         """Sends the markers for all gaps that are due, unless a request has no response yet. Raises
         OSError."""

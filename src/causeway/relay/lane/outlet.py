@@ -149,7 +149,6 @@ class OutletState:
             if isinstance(run, Gap) or gaps.queue:
                 gaps.put(run)
             else:
-                gaps.doubtful = False  # its sequence refuses earlier requests
                 self.put(run)
 
     def filled(self, end: int) -> None:

@@ -93,7 +93,7 @@ class RecoveryQueue:
             flow.damaged_times = flow.damaged_times + 1 if same else 1
             flow.damage = why.damage
         self.pause(flow)
-        flow.unsettled |= why.unsettled or flow.unanswered > 0
+        flow.unsettled |= why.unsettled or flow.unanswered > 0 or flow.doubtful
         flow.failures += why.failure
         flow.recoveries += 1
         is_lasting = why.damage is not None and flow.damaged_times >= DAMAGED_TIMES

@@ -211,7 +211,8 @@ class Relay:
     def _allowance(self, now: float) -> Allowance:
         outboxes = [target.connection.outbox for target in self.connections.targets]
         self._memory.most_bytes = buffer_bytes = self.connections.buffer_bytes
-        room = self._memory.has_room(self._stages.size, self.connections.waiting, outboxes)
+        besides = self._stages.size + self._filling.size
+        room = self._memory.has_room(besides, self.connections.waiting, outboxes)
         share = buffer_bytes // FLOW_SHARE
         throttles, throttled = self._throttles, bool(self._throttles)
         full = False  # some flow waits for its target, which takes no time

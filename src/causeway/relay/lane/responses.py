@@ -176,11 +176,13 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
             # All records before this batch are acknowledged, or were dropped.
             damage = Damage(outlet.pair.source, str(refusal), sent.next)
         raise NeedsRecovery(str(refusal), unsettled=True, damage=damage)
-    if outlet.gaps is not None and base_offset != first:
-        raise StopPartition(
-            f"the record at source offset {first} has got offset {base_offset} on the target: "
-            f"another client writes to {outlet.spec.at}, or its leader lost records ({REFILL})"
-        )
+    if outlet.gaps is not None:
+        if base_offset != first:
+            raise StopPartition(
+                f"the record at source offset {first} has got offset {base_offset} on the target: "
+                f"another client writes to {outlet.spec.at}, or its leader lost records ({REFILL})"
+            )
+        outlet.gaps.doubtful = False  # the sequence refuses earlier requests
     if outlet.idempotent:
         if expected not in (base_offset, UNKNOWN):
             raise NeedsRecovery(
