@@ -78,6 +78,21 @@ def test_the_old_part_of_a_batch_waits_though_the_batch_is_young() -> None:
     relay_under_fire(3000397, KINDS["old and young, shared outlets"])
 
 
+def test_a_marker_of_an_earlier_lane_is_refused() -> None:
+    """It arrives after the first marker of the next lane, whose epoch is higher: seed 1058."""
+    relay_under_fire(1058, KINDS["offsets kept by markers"])
+
+
+def test_the_first_marker_waits_until_no_earlier_one_can_arrive() -> None:
+    """Nothing refuses an earlier one before it: seed 1047."""
+    relay_under_fire(1047, KINDS["offsets kept by markers"])
+
+
+def test_a_doubt_about_markers_outlives_a_recovery_after_which_nothing_is_sent() -> None:
+    """A transaction is open yet as the next lane looks: seed 23."""
+    relay_under_fire(23, KINDS["offsets kept by transactions"])
+
+
 def _small(*, transformed: bool, bounded: bool = False, stops: float = 0.0) -> Kind:
     """One partition, so small that its two outlets get all of it in one request."""
     return Kind(
