@@ -33,7 +33,7 @@ from tests.harness.control import checkpoints, offset_syncs
 from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
-from tests.harness.links import fill, identity, turned
+from tests.harness.links import KilledError, fill, identity, kill_after, turned
 from tests.harness.mirror import FOREVER
 from tests.harness.waiting import await_until
 
@@ -292,6 +292,34 @@ def test_an_old_source_that_has_more_is_filled_again(
     assert [base64.b64decode(line["value"]) for line in lines] == [
         b"value %d" % n for n in range(3000, 3007)
     ]
+
+
+@pytest.mark.parametrize("step", ["delete_topics", "create_topics"])
+def test_a_refill_that_was_killed_is_gone_on_with(
+    source: KafkaTools,
+    target: KafkaTools,
+    failed_over: LinkSettings,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    link, back = failed_over, turned(failed_over)
+    asked: dict[str, Any] = {
+        "link": link.name,
+        "wait_s": 60.0,
+        "keep": Keep(path=tmp_path / "only-here.jsonl"),
+        "otherwise": Otherwise.REFILL,
+    }
+    with monkeypatch.context() as patch:
+        kill_after(patch, Cluster, step)
+        with pytest.raises(KilledError):
+            failback(settings_of(link, back), **asked)
+    with RunningDaemon(monkeypatch, link, back, lease_s=2.0):
+        done = failback(settings_of(link, back), **asked)
+        assert (done.step, done.unmirrored) == (FailbackStep.BACK, ())
+        await_same(target, source, topic, END + 20)
+    assert len((tmp_path / "only-here.jsonl").read_text().splitlines()) == 7
 
 
 def test_an_old_source_that_has_more_goes_on_with_translated_offsets(

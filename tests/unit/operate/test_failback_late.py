@@ -215,3 +215,20 @@ def test_an_interrupted_save_to_a_topic_goes_on_with_the_missing_records() -> No
         saving.save_to_topic(cast(Any, source), [what], target, "spare", read_committed=True)
     (log,) = target.logs.values()
     assert [last + 1 - first for first, last, _ in log.batches] == [2, 3]
+
+
+def test_up_to_the_position_of_a_way_back_that_preserves_offsets_all_is_its_own() -> None:
+    """Its sequences begin again; and it stops at the first offset that another has taken."""
+    source, _ = old_source((OURS, 30), (FOREIGN, 5))
+    kept = way_back(130, 7).replace(offsets_from=0, position=130)
+    (found,) = look(source, [kept])
+    assert (found.first, found.end, found.records) == (130, 135, 5)
+    source, _ = old_source((OURS, 30))
+    assert look(source, [kept]) == ()
+    assert source.fetches == 0
+
+
+def test_filler_of_a_beginning_is_not_taken_for_records_of_others() -> None:
+    source, _ = old_source((FOREIGN, 50))
+    filling = way_back(100, 0).replace(offsets_from=500, position=100)
+    assert look(source, [filling]) == ()

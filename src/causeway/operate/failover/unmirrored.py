@@ -251,21 +251,29 @@ def find_late_writes(
 ) -> tuple[Unmirrored, ...]:
     """Of the old source, from where each partition was `looked` through until its end by now, or
     `until`. `back`: the progress of the way back. Where nothing foreign lies between, hardly
-    anything is read. With causeway.delivery = at-least-once nothing tells who wrote what, and
-    nothing is found. Raises CausewayError; PartitionsFailedError where others have a transaction
-    open."""
+    anything is read. A log whose beginning is being filled is looked at later. With
+    causeway.delivery = at-least-once nothing tells who wrote what, and nothing is found. Raises
+    CausewayError; PartitionsFailedError where others have a transaction open."""
     ends = {at: value_of(end) for at, end in offsets_at(source, looked, LATEST).items()}
     writers: dict[TopicPartition, list[Outlet]] = {}
+    preserved, filling = set[TopicPartition](), set[TopicPartition]()
     for each in back:
         for outlet in each.outlets:
             writers.setdefault(outlet.at, []).append(outlet)
+            if each.preserves:
+                (filling if each.begins else preserved).add(outlet.at)
     found = []
     for at, first in sorted(looked.items()):
         ours = writers.get(at, [])
         end = min(ends[at], until.get(at, ends[at]))
-        if any(outlet.producer_id == _NO_PRODUCER for outlet in ours):
+        if any(outlet.producer_id == _NO_PRODUCER for outlet in ours) or at in filling:
             continue
-        start = first.kept if first.kept >= 0 else _known_until(first.first, ours)
+        if first.kept >= 0:
+            start = first.kept
+        elif at in preserved:  # the lane stops at the first offset that another has taken
+            start = max(first.first, *(outlet.pair.target for outlet in ours))
+        else:
+            start = _known_until(first.first, ours)
         if start >= end:
             continue
         if ours and start < max(outlet.pair.target for outlet in ours):
