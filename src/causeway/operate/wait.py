@@ -211,6 +211,8 @@ def _is_there(one: PartitionStatus, want: Want) -> bool:
         return True
     if one.state == State.STOPPED and want.state is None:
         return False  # it may lack records that the lag does not count
+    if one.preserving is not None and one.preserving.filled_to is not None:
+        return False  # its first record comes behind the offsets that are being filled
     return one.lag_records is not None and one.lag_records <= want.lag
 
 

@@ -22,9 +22,11 @@ from causeway.status import (
     LinkProblem,
     LinkStatus,
     PartitionStatus,
+    Preserving,
     verdict,
 )
 from tests.builders.settings import link
+from tests.builders.status import KEPT
 from tests.harness.statuses import ends
 
 SETTINGS = Settings(links=(link(),), run=RunSettings(), spark={})
@@ -229,3 +231,9 @@ def test_what_a_source_that_is_away_had_proves_no_lag(monkeypatch: pytest.Monkey
         look([link()], None, SETTINGS, None, Want())
     by_state = Want(lag=None, state=SOURCE_UNAVAILABLE)
     assert look([link()], None, SETTINGS, None, by_state).reached
+
+
+def test_a_partition_whose_beginning_is_filled_is_not_there_yet() -> None:
+    assert not reached(partition(preserving=KEPT))
+    assert reached(partition(preserving=Preserving(offsets_from=5)))
+    assert reached(partition(preserving=KEPT), want=Want(lag=None, state=State.RUNNING))

@@ -341,7 +341,7 @@ class Row:
             transform=None if self.transform is None else self.transform.name,
             preserving=preserving,
             lane=self.lane,
-            first=self.first,
+            first=max(self.first, progress.offsets_from),
             stop_at=self.stop_at,
             newest_record_ms=_known(progress.last_timestamp),
             records=self.records,
