@@ -49,6 +49,13 @@ KINDS = {
     "offsets kept by markers": Kind(preserves="markers", begins=(0, 3)),
     "offsets kept by markers, refusals": Kind(preserves="markers", refusals=0.1),
     "offsets kept by transactions": Kind(preserves="transactions", begins=(0, 3)),
+    "offsets kept, bounded": Kind(preserves="markers", bounded=True, refusals=0.1),
+    "offsets kept by transactions, bounded": Kind(
+        preserves="transactions", bounded=True, refusals=0.1
+    ),
+    "offsets kept, targets that take less": Kind(
+        preserves="markers", takes=2_000, crowded=True, per_broker=1
+    ),
     "offsets kept by markers and filler": Kind(preserves="markers", filler_from=5),
     "offsets kept from a late beginning": Kind(
         preserves="markers", begins=(1, 1_000), partitions=2

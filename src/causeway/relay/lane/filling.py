@@ -11,6 +11,7 @@ import selectors
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from causeway.cluster import Cluster, Transaction, filling, value_of
 from causeway.cluster import transactions as txn
@@ -30,8 +31,10 @@ from causeway.wire import codes
 
 TRANSACTION_MS = 60_000  # a broker rolls back a fill whose lane has died after so long
 EMPTY_TRANSACTIONS = 50  # between two reports of the position
+RETRY_S = 0.2
 HIGHEST_EPOCH = 32_000  # of a producer, a 16-bit number
 
+T = TypeVar("T")
 _Broker = tuple[str, int]  # a cluster's key, and a node
 
 
@@ -51,6 +54,8 @@ class GapFiller:
         self._lease, self._recovery, self._touched = lease, recovery, touched
         self._open: dict[_Broker, MarkerConnection] = {}
         self._opening: dict[_Broker, dict[OutletState, Flow]] = {}
+        # The partitions that a helper's thread is at work for, also for a flow that has left.
+        self._under_way: set[tuple[str, str, int]] = set()
         self._holding: dict[Flow, None] = {}  # with gaps before batches
 
     @property
@@ -93,6 +98,13 @@ class GapFiller:
                 "records that read_uncommitted consumers see could fill "
                 "(causeway.offsets.filler = allow)"
             )
+        if flow.assignment.key in self._under_way:  # for an earlier assignment
+            raise NeedsRecovery(
+                "an earlier request to fill offsets has not ended",
+                unsettled=True,
+                failure=False,
+                not_before=time.monotonic() + RETRY_S,
+            )
         if gaps.doubtful:
             self._fence(flow, outlet, gaps, way)
         elif way == "markers":
@@ -126,7 +138,6 @@ class GapFiller:
             )
 
         def fenced(answer: Transaction | CausewayError | None) -> None:
-            outlet.unanswered -= 1
             self._touched[flow] = None
             if flow.state is not State.RUNNING or flow.leaving:
                 return
@@ -140,10 +151,24 @@ class GapFiller:
                 outlet.pair = outlet.straight_to = outlet.pair._replace(sequence=0)
             self.look(flow)
 
-        outlet.unanswered += 1
         cluster = self._connections.cluster(flow.assignment.target)
         fence_it = partial(fence, cluster, outlet.spec.at, outlet.end, fill_id(flow))
-        self._helpers.submit(fence_it, fenced)
+        self._help(flow, fence_it, fenced)
+
+    def _help(
+        self, flow: Flow, work: Callable[[], T], then: Callable[[T | CausewayError], None]
+    ) -> None:
+        """Has a helper's thread do `work`, which counts as a request without a response."""
+        key, outlet = flow.assignment.key, flow.outlets[0]
+
+        def done(answer: T | CausewayError) -> None:
+            self._under_way.discard(key)
+            outlet.unanswered -= 1
+            then(answer)
+
+        self._under_way.add(key)
+        outlet.unanswered += 1
+        self._helpers.submit(work, done)
 
     # -- markers ----------------------------------------------------------------------------------
 
@@ -271,11 +296,13 @@ class GapFiller:
         def goes_on(end: int) -> bool:
             if flow.recoveries != mark or flow.state is not State.RUNNING or flow.leaving:
                 return False
-            if end < gap.stop:
+            if gap.start < end < gap.stop:
                 self._helpers.post(lambda: self._take(flow, outlet, way, end))
             return self._lease.lasts()
 
         def fill() -> int:
+            if not goes_on(gap.start):
+                return gap.start
             if way != "transactions":
                 delete = way == "beginning"
                 transaction = txn.begin(cluster, fill_id(flow), TRANSACTION_MS)
@@ -296,29 +323,34 @@ class GapFiller:
             filling.fill_with_markers(cluster, gaps.transaction, at, count)
             return gap.start + count
 
-        def filled(answer: int | CausewayError) -> None:
-            outlet.unanswered -= 1
-            self._take(flow, outlet, way, answer)
-
-        outlet.unanswered += 1
-        self._helpers.submit(fill, filled)
+        self._help(flow, fill, partial(self._take, flow, outlet, way))
 
     def _take(self, flow: Flow, outlet: OutletState, way: Way, answer: int | CausewayError) -> None:
         """Accounts for the end that the target's log has now."""
         self._touched[flow] = None
         gaps = outlet.gaps
-        if gaps is None or gaps.first is None or flow.state is not State.RUNNING or flow.leaving:
-            flow.unsettled |= isinstance(answer, CausewayError)
-            return
+        assert gaps is not None
+        runs = flow.state is State.RUNNING and not flow.leaving
+        why: NeedsRecovery | None = None
         if isinstance(answer, CausewayError):
-            self._recovery.start_recovery(flow, NeedsRecovery(str(answer), unsettled=True))
+            flow.unsettled = True
+            why = NeedsRecovery(str(answer), unsettled=True)
+        elif answer == outlet.end:  # the lease is over, so the fill has not begun
+            not_before = time.monotonic() + RETRY_S
+            why = NeedsRecovery("the lease ran out", failure=False, not_before=not_before)
+        else:
+            gap = gaps.first  # None if the flow was paused meanwhile
+            gaps.note(way, answer - outlet.end, whole=gap is not None and answer == gap.stop)
+            outlet.filled(answer)
+            # No pair may lie after a batch of a later epoch, such as a marker of the source.
+            flow.relayed_epoch = max(flow.relayed_epoch, flow.leader_epoch)
+            flow.changed = True
+        if not runs:
             return
-        gaps.note(way, answer - outlet.end, whole=answer == gaps.first.stop)
-        outlet.filled(answer)
-        # No pair may lie after a batch of a later epoch, such as a marker of the source.
-        flow.relayed_epoch = max(flow.relayed_epoch, flow.leader_epoch)
+        if why is not None:
+            self._recovery.start_recovery(flow, why)
+            return
         flow.failures = 0
-        flow.changed = True
         if outlet.pending:
             self._connections.offer(flow, outlet)
         elif gaps.first is not None:

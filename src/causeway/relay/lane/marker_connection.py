@@ -101,7 +101,7 @@ class MarkerConnection:
         """Closes the connection; the flows whose markers may or may not have been written."""
         self.connection.close()
         for sent in self._sent.values():
-            sent.outlet.unanswered = 0
+            sent.outlet.unanswered -= 1
         lost = {sent.flow for sent in self._sent.values()}
         self._sent = {}
         return lost

@@ -126,6 +126,8 @@ class RecoveryQueue:
         stop_at = flow.assignment.stop_at
         if stop_at is None or flow.position < stop_at or not flow.idle or flow.leaving:
             return False
+        if flow.state is not State.RUNNING:  # its batches were dropped
+            return False
         flow.settle()
         self.pause(flow)
         flow.state = State.DONE
