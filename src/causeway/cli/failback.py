@@ -204,7 +204,7 @@ def _show_offsets(out: Output, each: FailedBack, source: str) -> None:
         out.print(f"{at}: its log on {source} goes {count(offsets, 'offset')} beyond the cutover")
     again = f"{count(each.again, 'offset')} are copied again"
     for name in each.refilled:
-        done = "would be deleted" if each.dry_run else "was deleted"
+        done = "was deleted" if each.changed else "would be deleted"
         out.print(f"{name} {done} on {source}, and is filled again with the same offsets: {again}")
     for name in each.translated:
         out.print(f"{name} does not keep its offsets: they are translated from here on")
@@ -212,7 +212,10 @@ def _show_offsets(out: Output, each: FailedBack, source: str) -> None:
         what = f"{', '.join(blocked)} cannot keep its offsets as it is:"
         if len(blocked) > 1:
             what = f"{', '.join(blocked)} cannot keep their offsets as they are:"
-        out.print(labelled(what, "stock Kafka cannot cut the end of a log", "bold red"))
+        why = "stock Kafka cannot cut the end of a log"
+        if not each.keeps.beyond:
+            why = "the target has deleted the records right behind the cutover"
+        out.print(labelled(what, why, "bold red"))
         out.print(f"  --refill deletes it on {source}, and fills it with the same offsets: {again}")
         out.print("  --translate keeps its records, and translates offsets from here on")
     elif each.keeps.topics and not (each.refilled or each.translated):

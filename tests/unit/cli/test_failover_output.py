@@ -226,9 +226,17 @@ def test_a_failback_says_how_topics_go_on_that_cannot_keep_their_offsets(
     assert "1,200 offsets are copied again" in said
     assert "--translate keeps its records" in said
     assert "never be mirrored" not in said
+    deleted = ReturningOffsets(topics=keeps.topics, blocked=keeps.blocked)
+    failback._show(replace(found, keeps=deleted))
+    assert "the target has deleted the records right behind the cutover" in capsys.readouterr().out
     back = replace(found, step=FailbackStep.BACK)
     failback._show(replace(back, refilled=("orders",)))
     assert "orders would be deleted on A, and is filled again" in capsys.readouterr().out
+    undecided = replace(found, dry_run=False, refilled=("orders",))
+    failback._show(undecided)  # records have to be saved first
+    assert "orders would be deleted on A" in capsys.readouterr().out
+    failback._show(replace(back, dry_run=False, changed=True, refilled=("orders",)))
+    assert "orders was deleted on A" in capsys.readouterr().out
     failback._show(replace(back, translated=("orders",)))
     assert "orders does not keep its offsets" in capsys.readouterr().out
     failback._show(replace(back, keeps=ReturningOffsets(topics=frozenset({"orders"}))))

@@ -269,6 +269,7 @@ def failed_back_json(each: FailedBack) -> dict[str, Any]:
         gone=[{**at._asdict(), "offsets": offsets} for at, offsets in each.gone.items()],
         same_offsets=sorted(each.keeps.topics - {*each.translated}),
         beyond=[{**at._asdict(), "offsets": count} for at, count in each.keeps.beyond.items()],
+        blocked=sorted(each.keeps.blocked),
         copied_again=each.again,
         promoted=None if each.promoted is None else promoted_json(each.promoted),
     )
