@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -31,13 +32,13 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.marker_connection import MarkerConnection
 from causeway.relay.lane.recovery_queue import RecoveryQueue
-from causeway.relay.lane.responses import NeedsRecovery, account
+from causeway.relay.lane.responses import NeedsRecovery, account, must_wait
 from causeway.relay.recovery import PartitionLeader, ResumedOutlet, Resumption
 from causeway.wire import Connection, Produced, markers
 from tests.builders import relay as builders
 from tests.harness.raw_batches import Rec, raw_batch
 
-UNKNOWN_TOPIC = 3
+YOUNG_MS = int(time.time() * 1000)
 
 
 class Wire:
@@ -458,13 +459,47 @@ def test_no_pair_lies_behind_a_marker_of_a_later_epoch(patched: Callable[..., La
     """The source would answer to the epoch of the last record with an end before the marker."""
     lane = patched(10)
     lane.flow.leader_epoch = 5
-    lane.fetched(13, batch(11, 13))
+    lane.fetched(11)
     lane.turn()
 
     lane.hear()
 
     report = lane.flow.report()
     assert (report.position, report.leader_epoch) == (11, 5)
+
+
+def test_the_epoch_of_a_gap_is_that_of_the_batch_behind_it_at_the_most(
+    patched: Callable[..., Lane],
+) -> None:
+    """The lane has read on, into an epoch whose records the source may lose yet."""
+    lane = patched(10)
+    lane.flow.leader_epoch = 5
+    lane.fetched(13, batch(11, 13)._replace(leader_epoch=4))
+    lane.turn()
+
+    lane.hear()
+
+    assert lane.flow.report().leader_epoch == 4
+
+
+def test_a_new_claim_behind_records_waits_for_what_an_earlier_one_sent(
+    patched: Callable[..., Lane],
+) -> None:
+    """Its requests have another producer id: they would be accepted behind our first batch."""
+    lane = patched(10)
+    flow = lane.flow
+    flow.late_by, flow.sought_at = 1005.0, 1000.0
+    young = batch(10, 12)._replace(base_timestamp=YOUNG_MS, max_timestamp=YOUNG_MS)
+    lane.doubt(Pair(10, 10, 0))
+    assert must_wait(flow, [young])
+    flow.sought_at = 1006.0
+    assert not must_wait(flow, [young])
+    flow.sought_at = 1000.0
+    lane.doubt(Pair(10, 10, 7))  # a sequence of ours refuses what was sent before
+    assert not must_wait(flow, [young])
+    lane.gaps.doubtful = False
+    flow.outlets[0].sequence = 0
+    assert not must_wait(flow, [young])
 
 
 def test_what_waits_behind_gaps_counts_as_held(patched: Callable[..., Lane]) -> None:

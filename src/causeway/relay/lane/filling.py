@@ -11,13 +11,14 @@ import selectors
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from causeway.cluster import Cluster, Transaction, filling, value_of
 from causeway.cluster import transactions as txn
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import State, TopicPartition
-from causeway.records import Gap
+from causeway.records import Batch, Gap
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.gaps import Gaps, Way
@@ -343,7 +344,7 @@ class GapFiller:
             gaps.note(way, answer - outlet.end, whole=gap is not None and answer == gap.stop)
             outlet.filled(answer)
             # No pair may lie after a batch of a later epoch, such as a marker of the source.
-            flow.relayed_epoch = max(flow.relayed_epoch, flow.leader_epoch)
+            flow.relayed_epoch = max(flow.relayed_epoch, _epoch_of_next(flow, outlet, gaps))
             flow.changed = True
         if not runs:
             return
@@ -357,6 +358,13 @@ class GapFiller:
             self.look(flow)
         else:
             self._recovery.done(flow)
+
+
+def _epoch_of_next(flow: Flow, outlet: OutletState, gaps: Gaps) -> int:
+    """The leader epoch of what comes behind the gap: no batch in the gap has a later one."""
+    waiting = chain(outlet.pending, gaps.queue)
+    epochs = (run.leader_epoch for run in waiting if isinstance(run, Batch))
+    return next((epoch for epoch in epochs if epoch >= 0), flow.leader_epoch)
 
 
 def fill_id(flow: Flow) -> str:

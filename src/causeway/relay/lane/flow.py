@@ -256,6 +256,15 @@ class Flow:
         """Whether requests that were given up before its last recovery may take an offset yet."""
         return self.gaps is not None and self.gaps.doubtful
 
+    @property
+    def follows_others(self) -> bool:
+        """Whether earlier claims, with other producer ids, may have sent what comes next: no
+        sequence of ours would refuse that."""
+        outlet, gaps = self.outlets[0], self.gaps
+        if gaps is None or not gaps.doubtful:
+            return False
+        return not outlet.sequence and outlet.end > gaps.settings.begin
+
     def put_runs(self, batches: Sequence[Batch], through: int) -> list[OutletState]:
         """For a flow that keeps offsets: puts all of its series below source offset `through`; the
         outlet, if it has something to send. Raises as `dense_runs`."""

@@ -216,7 +216,8 @@ class RecoveryQueue:
         """Sets the positions of its outlets."""
         for outlet, place in zip(flow.outlets, places, strict=True):
             # Appended batches without a response count as relayed, too.
-            flow.records += max(0, place.end - outlet.pair.target) if outlet.exclusive else 0
+            counts = outlet.exclusive and outlet.gaps is None  # else some offsets are gaps
+            flow.records += max(0, place.end - outlet.pair.target) if counts else 0
             outlet.resume(place.pair)
             outlet.sequence = place.pair.sequence
             outlet.start = place.pair.source

@@ -112,8 +112,8 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     parts = chain.from_iterable(outlet.pending for outlet in touched)
     if must_wait(flow, chain(kept.batches, parts)):
         raise NeedsRecovery(
-            "its records are so old that the target may have forgotten what it got of them: waits "
-            "until nothing that was sent before can arrive any more",
+            "its records are so old that the target may have forgotten what it got of them, or it "
+            "is claimed again: waits until nothing that was sent before can arrive any more",
             unsettled=True,
             failure=False,
             not_before=flow.late_by,
@@ -220,9 +220,10 @@ def wall_ms() -> int:
 
 
 def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:
-    """Whether the flow must wait until `late_by`, and then recover, before it sends `batches`: one
-    of them is old, and an earlier request may still arrive, or may have arrived since the last
-    recovery began. If there is no producer that the broker could forget, waiting does not help.
+    """Whether the flow must wait until `late_by`, and then recover, before it sends `batches`: an
+    earlier request may still arrive, or may have arrived since the last recovery began, and one of
+    `batches` is old, or they follow those of an earlier claim at the offsets of the source. If
+    there is no producer that the broker could forget, waiting does not help.
 
         sent ── connection reset ── read from the broker's socket, appended: seconds later
                 │                                                           │
@@ -238,7 +239,10 @@ def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:
     return (
         flow.sought_at < flow.late_by
         and any(outlet.idempotent for outlet in flow.outlets)
-        and not all(is_young(min(batch.base_timestamp, batch.max_timestamp)) for batch in batches)
+        and (
+            flow.follows_others
+            or not all(is_young(min(each.base_timestamp, each.max_timestamp)) for each in batches)
+        )
     )
 
 
