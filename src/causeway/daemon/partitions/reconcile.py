@@ -184,7 +184,9 @@ class Reconciler:
         if self._link.may_preserve:
             filling = preserving.filling(self._link, self._sides.target)
             self._way = filling.way
-            about = {"link": self._link.name, "way": filling.way, "reason": filling.lacks}
+            about = {"link": self._link.name, "way": filling.way}
+            if filling.lacks is not None:
+                about["reason"] = filling.lacks
             _log.info("fill gaps of offsets", extra=about)
 
     def restart(
