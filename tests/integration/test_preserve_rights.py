@@ -121,18 +121,19 @@ def test_what_is_missing_is_named_and_what_is_granted_is_enough(
         await_until(lambda: said(target, "on transactional id"), PATIENCE_S, "a lack")
         target.grant(ResourceType.TRANSACTIONAL_ID, f"{IDS}.offsets", "WRITE", prefixed=True)
         await_until(lambda: said(target, "DELETE on"), PATIENCE_S, "the lack of DELETE")
-        assert target.lacks() == {to_delete}
         target.grant(ResourceType.TOPIC, MIRROR, "DELETE")
         await_until(lambda: target.ends() == source.offsets("late"), PATIENCE_S, "the same end")
         assert run.stop() == 0
     assert "way=transactions" in run.log
+    # What a lane could fill and not delete is deleted by the next one.
+    assert target.tools.offsets(MIRROR, "earliest") == {0: START}
     assert [r.offset for r in target.tools.read(MIRROR)[0]] == [START, START + 2, START + 4]
     found = target.planned()
     assert found.problems == ()
-    assert any("CLUSTER_ACTION on the cluster B is not granted" in note for note in found.notes)
+    assert any("whether CLUSTER_ACTION on the cluster is granted" in each for each in found.notes)
     assert to_fill not in target.lacks()
 
-    target.grant(ResourceType.BROKER, "kafka-cluster", "CLUSTER_ACTION")
+    target.grant(ResourceType.BROKER, "kafka-cluster", "CLUSTER_ACTION DESCRIBE")
     with source.transactional("late") as writes:
         writes.begin()
         writes.send("late", b"y")

@@ -22,7 +22,7 @@ from causeway import records
 from causeway.cluster import transactions
 from causeway.cluster.client import ClusterClient
 from causeway.cluster.metadata import by_topic, value_of
-from causeway.cluster.offsets import LATEST, at_leaders, list_offsets
+from causeway.cluster.offsets import EARLIEST, LATEST, at_leaders, list_offsets
 from causeway.cluster.transactions import Transaction
 from causeway.errors import BrokerError, CausewayError, DivergedError, UnreachableError
 from causeway.model import TopicPartition
@@ -104,7 +104,7 @@ def fill(
         steps += 1
         if delete and steps % _STEPS_A_DELETION == 0:
             value_of(delete_records(cluster, {at: end})[at])
-    if delete:
+    if delete and value_of(list_offsets(cluster, [at], EARLIEST)[at]).offset < end:
         value_of(delete_records(cluster, {at: end})[at])
     return end
 

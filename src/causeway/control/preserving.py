@@ -115,6 +115,9 @@ def filling(link: LinkSettings, target: Cluster) -> Filling:
     if rights is not None and _RIGHT in rights:
         return Filling(way="markers")
     lacks = f"{_RIGHT} on the cluster {alias} is not granted"
-    if rights is None:
-        lacks = f"{alias} does not say whether {_RIGHT} on the cluster is granted"
+    if not rights:  # without DESCRIBE it names none
+        lacks = (
+            f"{alias} does not say whether {_RIGHT} on the cluster is granted, which needs DESCRIBE "
+            "on the cluster, too"
+        )
     return Filling(way="transactions", lacks=lacks)

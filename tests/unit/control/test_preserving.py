@@ -149,6 +149,7 @@ OLD = BrokerError("ask", "B", "too old", code=codes.UNSUPPORTED_VERSION, name="U
         (frozenset({"CLUSTER_ACTION", "ALTER"}), "markers"),
         (frozenset({"ALTER"}), "transactions"),
         (None, "transactions"),
+        (frozenset(), "transactions"),
         (OLD, "transactions"),
     ],
 )

@@ -165,7 +165,9 @@ class Readings:
         return {
             at.topic
             for at, row in self._all().items()
-            if row.progress.position < row.progress.offsets_from
+            if (known := row.progress).position < known.offsets_from
+            # It may be filled, and not deleted yet.
+            or (known.position == known.offsets_from > 0 and known.state is not State.RUNNING)
         }
 
     def held(self) -> dict[TopicPartition, Held]:

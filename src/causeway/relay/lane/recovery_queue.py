@@ -16,6 +16,7 @@ from typing import NamedTuple
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError, DivergedError
 from causeway.model import State, TopicPartition
+from causeway.records import Gap
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
@@ -228,6 +229,9 @@ class RecoveryQueue:
             outlet.append_times |= place.append_times
             if outlet.gaps is not None:
                 outlet.gaps.reset(doubtful=flow.unsettled)
+                if 0 < place.end == outlet.gaps.settings.begin:
+                    # A beginning that is filled may still have to be deleted.
+                    outlet.gaps.put(Gap(place.end, place.end))
                 outlet.producer = outlet.spec.producer_id, place.producer_epoch
 
     def _resume(self, flow: Flow, found: Resumption) -> None:
