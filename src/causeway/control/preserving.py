@@ -117,7 +117,7 @@ def filling(link: LinkSettings, target: Cluster) -> Filling:
     lacks = f"{_RIGHT} on the cluster {alias} is not granted"
     if not rights:  # without DESCRIBE it names none
         lacks = (
-            f"{alias} does not say whether {_RIGHT} on the cluster is granted, which needs DESCRIBE "
-            "on the cluster, too"
+            f"{alias} does not say whether {_RIGHT} on the cluster is granted, which needs "
+            "DESCRIBE on the cluster, too"
         )
     return Filling(way="transactions", lacks=lacks)
