@@ -377,6 +377,31 @@ def test_verify_names_the_offset_where_both_sides_differ(
     ]
 
 
+def test_verify_sees_what_read_committed_consumers_see_of_a_compacted_topic(
+    source: KafkaTools,
+    target: KafkaTools,
+    link: LinkSettings,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its large gap is filled with aborted records on the target."""
+    topic, end = prefix + "compacted", 30_000
+    source.create_topic(topic, 1, config={**FOREVER, "cleanup.policy": "compact"})
+    fill(source, topic, 10)
+    with Cluster(client("A", source.bootstrap)) as cluster:
+        fill_id = transactions.begin(cluster, topic, 60_000)
+        at = TopicPartition(topic, 0)
+        filling.fill(
+            cluster, fill_id, at, 10, end, keyed=True, delete=False, on_step=lambda _: True
+        )
+    fill(source, topic, 10, first=10)
+    with RunningDaemon(monkeypatch, link, lease_s=2.0):
+        await_same(source, target, topic, end + 10)
+    assert len(target.read(topic)[0]) > 20, "read_uncommitted readers see filler"
+    found = verified(link, topic=topic, link=link.name)
+    assert (found.verdict, found.records) == (Agreement.AGREES, 20)
+
+
 def test_offset_syncs_have_the_same_numbers_on_both_sides(
     source: KafkaTools,
     target: KafkaTools,
