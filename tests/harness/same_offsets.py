@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from causeway.cluster import Cluster, filling, transactions
 from causeway.config import ClientSettings
 from causeway.model import TopicPartition
-from tests.harness.kafka_tools import KafkaTools, Record
+from tests.harness.kafka_tools import KafkaTools
+from tests.harness.mirror import by_offset
 from tests.harness.waiting import await_until
-
-
-def by_offset(records: Sequence[Record]) -> list[tuple[object, ...]]:
-    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
 
 
 def assert_same_offsets(

@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 
 from causeway.config import LinkSettings, RunSettings, Settings
 from causeway.errors import PartitionsFailedError
@@ -32,9 +33,9 @@ from causeway.operate.directives import act
 from causeway.operate.failover import FailbackStep, Keep, Otherwise, failback, failover
 from tests.harness.daemon import RunningDaemon, link
 from tests.harness.kafka.cluster import LocalCluster, start_all
-from tests.harness.kafka_tools import KafkaTools
+from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
-from tests.harness.same_offsets import assert_same_offsets, begin_at
+from tests.harness.same_offsets import assert_same_offsets, await_same_ends, begin_at
 from tests.harness.waiting import await_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -73,10 +74,11 @@ class Load(threading.Thread):
             for _ in range(20):
                 number = self._next
                 self._next += 1
+                record = numbered(number)
                 producer.produce(
                     TOPIC,
-                    b"%08d" % number + b"." * 192,
-                    partition=number % PARTITIONS,
+                    record.value,
+                    partition=record.partition,
                     on_delivery=partial(self._told, number),
                 )
             producer.poll(0)
@@ -96,6 +98,30 @@ class Load(threading.Thread):
         return self._next
 
 
+class TransactionalLoad(Load):
+    """The same in transactions of 100 records, so that offsets have gaps."""
+
+    def run(self) -> None:
+        tools = KafkaTools(self._servers)
+        settings = {"transaction.timeout.ms": 10_000, "message.timeout.ms": 4_000}
+        try:
+            with tools.transactional("drill", settings=settings) as transactions:
+                while not self._over.wait(0.1):
+                    some = range(self._next, self._next + 100)
+                    self._next += 100
+                    transactions.begin()
+                    transactions.send(TOPIC, *map(numbered, some))
+                    transactions.commit()
+                    self.acked += some
+                    self.first_at = self.first_at or time.monotonic()
+        except KafkaException:
+            pass  # its cluster is lost
+
+
+def numbered(number: int) -> Outgoing:
+    return Outgoing(value=b"%08d" % number + b"." * 192, partition=number % PARTITIONS)
+
+
 class OwnOffsets:
     """A consumer that keeps its offsets itself, as numbers that know no cluster."""
 
@@ -113,12 +139,13 @@ class OwnOffsets:
 
 
 @pytest.fixture
-def begin() -> Iterator[Callable[[LocalCluster, int], Load]]:
+def begin(offsets: str) -> Iterator[Callable[[LocalCluster, int], Load]]:
     """Puts load on a cluster: from this number on."""
     running: list[Load] = []
+    kind = TransactionalLoad if offsets == "preserve" else Load
 
     def load(cluster: LocalCluster, first: int) -> Load:
-        running.append(Load(cluster.bootstrap, first))
+        running.append(kind(cluster.bootstrap, first))
         running[-1].start()
         return running[-1]
 
@@ -206,7 +233,7 @@ def test_a_site_is_lost_and_comes_back(
             60,
             "what it has read is mirrored",
         )
-        act.throttle(before, bytes_per_s=70_000, who="drill")
+        act.throttle(before, bytes_per_s=30_000 if preserve else 70_000, who="drill")
         await_until(lambda: lag(at_a, at_b) > 1000, 60, "the mirror lags")
         ahead = OwnOffsets()
         ahead.read(at_a)
@@ -241,6 +268,7 @@ def test_a_site_is_lost_and_comes_back(
 
     # -- the source is back: the driver with the way back in its file waits to be told -------------
     a.restart()
+    at_a.await_transactions(TOPIC)
     saved = tmp_path / "unmirrored.jsonl"
     with RunningDaemon(monkeypatch, there, back) as daemon:
         await_until(
@@ -285,6 +313,8 @@ def test_a_site_is_lost_and_comes_back(
         assert (again.step, again.changed) == (FailbackStep.GOES_ON, False)
         every = {*on_b, *ours.acked, *last.acked}
         await_until(lambda: numbers(at_b).keys() >= every, 60, "mirrored as before")
+        if preserve:
+            await_same_ends(at_a, [TOPIC], at_b, "", 60)
 
     final_a, final_b = numbers(at_a), numbers(at_b)
     assert max(final_b.values()) == 1

@@ -15,8 +15,9 @@ from tests.harness.command import causeway
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import client
+from tests.harness.mirror import by_offset
 from tests.harness.running import PATIENCE_S, Running, assert_same, mm2_file, run_to_end, status_of
-from tests.harness.same_offsets import assert_same_offsets, await_same_ends, begin_at, by_offset
+from tests.harness.same_offsets import assert_same_offsets, await_same_ends, begin_at
 from tests.harness.waiting import await_until
 from tests.harness.writers import write_transactions, writing
 
