@@ -315,3 +315,13 @@ def test_a_stop_of_the_other_mode_is_over_with_it() -> None:
     stopped = kept(offsets_from=-1, state=State.STOPPED, reason=reason.reason)
     assert isinstance(decide(filled(60), stopped, topic=TOPIC), GoOn)
     assert isinstance(decide(filled(60), stopped), IfSame)  # tried again with each start
+
+
+def test_a_failback_may_ask_for_translated_offsets_once() -> None:
+    """What it asked for lasts as long as its claim, not as long as the directive."""
+    cut = ClaimStart(offset=80, by=3, of=KEPT.source_id, translated=True)
+    assert decide(filled(95, 20), start=cut) == Begin(start=80, targets=(0,), by=3)
+    claimed = progress(begun=3, offsets_from=TRANSLATED)
+    assert isinstance(decide(filled(95, 20), claimed, start=cut), GoOn)
+    refilled = decide(EMPTY, progress(begun=3, outlets=()), start=cut)
+    assert refilled == Begin(start=0, targets=(0,), offsets_from=0)

@@ -214,10 +214,8 @@ class Claimer:
             if at not in offsets:
                 continue
             beats = self.link.policy.is_heartbeats_topic(topic.source)
-            start = self.start_of(at)
-            translated = start is not None and start.translated
             one = Candidate(
-                topic=replace(topic, preserves=False) if translated else topic,
+                topic=topic,
                 partition=partition,
                 progress=known.partitions.get(at),
                 offsets=offsets[at],
@@ -227,7 +225,7 @@ class Claimer:
                 progress_lost=progress_lost,
                 transform=self.transforms.identity_of(topic.source),
                 shared=(topic.target, partition) in led,
-                start=start,
+                start=self.start_of(at),
                 reverse_ended=topic.source in reverse_ended and not beats,
             )
             brought = one.is_new and others.brought(topic, partition, one.offsets.target_ends)

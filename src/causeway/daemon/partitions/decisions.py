@@ -66,8 +66,10 @@ class Candidate:
     def keeps(self) -> bool:
         """Whether it is to keep its offsets. A person may have asked otherwise, for as long as the
         target topic is the same."""
-        known, topic = self.progress, self.topic
+        known, topic, start = self.progress, self.topic, self.start
         asked = self.wish.translate
+        if start is not None and (known is None or known.begun != start.by):
+            asked |= start.translated
         if known is not None and known.offsets_from == TRANSLATED:
             asked |= all(same_topic(o.topic_id, topic.target_id) for o in known.outlets)
         return topic.preserves and not asked
