@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ QUICK = (
     "causeway.lanes = 1",
 )
 START = 1_000_437
+HIGH_START = 30_000_437
 
 
 def numbered(count: int, partitions: int, text: str = "") -> list[Outgoing]:
@@ -158,6 +160,52 @@ def _translate_says_the_same(file: Path, topic: str) -> None:
     assert done.code == 0, done.err
     (answer,) = done.json["answers"]
     assert [place["offset"] for place in answer["places"]] == [17], answer
+
+
+@pytest.mark.timeout(1200)
+def test_the_command_is_killed_while_the_beginning_is_filled(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    alias = prefix.partition("-")[0]
+    topic = prefix + "high"
+    source.create_topic(topic)
+    begin_at(client(alias, source_cluster.bootstrap), topic, HIGH_START)
+    source.produce(topic, numbered(100, 1))
+    file = mm2_file(
+        tmp_path,
+        {alias: source_cluster, "B": target_cluster},
+        f"{alias}->B.enabled = true",
+        f"topics = {topic}",
+        PRESERVE,
+        IDENTITY,
+        *QUICK,
+    )
+    seen = 0
+    for _ in range(2):
+        with Running("run", file, directory=tmp_path) as run:
+            seen = await_until(
+                partial(_end_beyond, target, topic, seen), PATIENCE_S, "it is filled", poll_s=0.02
+            )
+            run.kill()
+        assert seen < HIGH_START, "killed too late"
+    with Running("run", file, directory=tmp_path) as run:
+        await_same_ends(source, [topic], target, "", PATIENCE_S)
+        source.produce(topic, numbered(100, 1, "afterwards"))
+        await_same_ends(source, [topic], target, "", PATIENCE_S)
+        assert run.stop() == 0, run.log
+    assert assert_same_offsets(source, topic, target, topic) == 200
+    assert target.offsets(topic, "earliest") == {0: HIGH_START}
+
+
+def _end_beyond(target: KafkaTools, topic: str, least: int) -> int:
+    """Where partition 0 ends, once that is beyond `least`; before that 0."""
+    end = target.offsets(topic)[0] if target.partition_count(topic) else 0
+    return end if end > least else 0
 
 
 @pytest.fixture(scope="module")
