@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import Cluster
+from causeway.config import TreatmentSettings
 from causeway.control import topic_configs
 from causeway.daemon.partitions import (
     Adopt,
@@ -187,7 +188,7 @@ def log(*records: tuple[int, bytes]) -> Log:
     return found
 
 
-def same(source: Log, target: Log, *, compacted: bool = False) -> bool:
+def same(source: Log, target: Log, *, compacted: bool = False, marked: bool = False) -> bool:
     return others.is_same_log(
         cast(Cluster, FakeCluster("t", SOURCE_ID, {0: source}, False)),
         SOURCE,
@@ -195,6 +196,7 @@ def same(source: Log, target: Log, *, compacted: bool = False) -> bool:
         SOURCE,
         target.end,
         compacted=compacted,
+        marked=marked,
     )
 
 
@@ -205,6 +207,36 @@ def test_logs_are_the_same_by_records_at_the_same_offsets() -> None:
     assert not same(source, log((0, b"a"), (2, b"b"), (5, b"c")))
     assert not same(source, log((0, b"a"), (4, b"c")))
     assert not same(source, Log())
+
+
+def test_marks_in_headers_do_not_count() -> None:
+    """As after a failback with causeway.provenance: the old source's records have no mark."""
+    own = log((0, b"a"), (3, b"b"))
+    copied = Log()
+    for offset, value in ((0, b"a"), (3, b"b")):
+        copied.end = offset
+        headers: list[tuple[str, bytes | None]] = [("causeway.origin", b"A")]
+        record = Rec(offset=offset, timestamp=1_600_000_000_000, value=value, headers=headers)
+        copied.append([record])
+    assert not same(copied, own)
+    assert same(copied, own, marked=True)
+    assert not same(copied, log((0, b"a"), (3, b"x")), marked=True)
+
+
+def test_a_treatment_that_only_marks_can_be_compared() -> None:
+    step = TreatmentSettings(kind="provenance", decides={}, text="")
+    marking = replace(LINK, treatments=(step,))
+    found = decisions.decide(KEPT, 0, None, filled(80), marking, NO_WISH, transform="ff")
+    assert isinstance(found, IfSame)
+    assert found.marked
+    known = kept(offsets_from=-1, transform="ff")
+    turned = decisions.decide(KEPT, 0, known, filled(60), marking, NO_WISH, transform="ff")
+    assert isinstance(turned, IfSame)
+    assert turned.marked
+    changing = replace(LINK, treatments=(step, replace(step, kind="schema-ids")))
+    assert isinstance(
+        decisions.decide(KEPT, 0, None, filled(80), changing, NO_WISH, transform="ff"), Stop
+    )
 
 
 def test_either_side_may_have_compacted_records() -> None:

@@ -147,11 +147,12 @@ class BeginBehind:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IfSame:
     """Keep offsets: `then`, if the target's last records before `end` are the source's at the same
-    offsets."""
+    offsets. `marked`: their headers may differ, and either side may lack some."""
 
     then: Begin | GoOn
     end: int
     otherwise: Stop
+    marked: bool = False
 
 
 Decision = Adopt | Begin | BeginBehind | GoByKey | GoOn | IfSame | PassOver | Stop

@@ -117,6 +117,7 @@ def compared(one: Candidate, decision: IfSame, sides: Sides) -> Begin | GoOn | S
         TopicPartition(one.topic.target, one.partition),
         decision.end,
         compacted=one.topic.compacted,
+        marked=decision.marked,
         read_committed=one.link.fetch.read_committed,
     )
     return decision.then if same else decision.otherwise
@@ -130,10 +131,12 @@ def is_same_log(
     end: int,
     *,
     compacted: bool,
+    marked: bool = False,
     read_committed: bool = True,
 ) -> bool:
     """Whether the target's last records before offset `end` are the source's at the same offsets.
-    `compacted`: either side may lack some that the other has. Raises CausewayError."""
+    `compacted`: either side may lack some that the other has; `marked`: so it is, and their headers
+    may differ. Raises CausewayError."""
     first, back = _offset(target, target_at, EARLIEST), _LAST
     here: dict[int, Content] = {}
     while not here and back < 16 * (end - first):
@@ -145,10 +148,16 @@ def is_same_log(
     if not last:
         return False
     there = _contents(source, source_at, min(last), end, read_committed=read_committed)
-    if not compacted:
+    if marked:
+        last, there = _without_headers(last), _without_headers(there)
+    if not (compacted or marked):
         return last == there
     both = last.keys() & there.keys()
     return bool(both) and all(last[offset] == there[offset] for offset in both)
+
+
+def _without_headers(contents: Mapping[int, Content]) -> dict[int, Content]:
+    return {offset: (*content[:3], ()) for offset, content in contents.items()}
 
 
 def _contents(

@@ -24,6 +24,7 @@ from causeway.daemon.partitions.decisions import (
 from causeway.link_topics import ClaimStart, PartitionProgress
 
 CANNOT_KEEP = "so its records cannot keep their offsets"
+_MARKS = {"provenance", "skip-header"}
 TO_TRANSLATE = "causeway restart --translate"
 TO_REFILL = "causeway restart --refill"
 
@@ -55,7 +56,7 @@ def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Sto
         return _stop(
             one, f"{target} ends at {end}, and {one.at} begins at {offsets.log_start} by now"
         )
-    if one.transform is not None:
+    if one.transform is not None and not _only_marks(one):
         return _stop(one, f"{target} has records already, and a transform or treatment made them")
     return IfSame(
         then=Begin(start=end, targets=(partition,), offsets_from=first, by=by),
@@ -65,7 +66,14 @@ def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Sto
             f"{target} has records before offset {end} that are not those of {one.at} at the same "
             "offsets",
         ),
+        marked=one.transform is not None,
     )
+
+
+def _only_marks(one: Candidate) -> bool:
+    """Whether its treatments change no more than headers, and leave records out."""
+    kinds = {step.kind for step in one.link.treatments_of(one.topic.source)}
+    return bool(kinds) and kinds <= _MARKS and one.link.transform_of(one.topic.source) is None
 
 
 def go_on(one: Candidate, progress: PartitionProgress) -> IfSame | Stop:
@@ -75,14 +83,14 @@ def go_on(one: Candidate, progress: PartitionProgress) -> IfSame | Stop:
     otherwise = _stop(
         one, f"{one.at} was mirrored with translated offsets, which are others on the target"
     )
-    transformed = progress.transform is not None or one.transform is not None
-    if outlet.pair.source != outlet.pair.target or transformed:
+    alike = progress.transform == one.transform and (one.transform is None or _only_marks(one))
+    if outlet.pair.source != outlet.pair.target or not alike:
         return otherwise
     first = one.offsets.target_starts.get(one.partition, 0)
     if first == end:
         return otherwise
     then = GoOn(progress=progress.replace(offsets_from=first))
-    return IfSame(then=then, end=end, otherwise=otherwise)
+    return IfSame(then=then, end=end, otherwise=otherwise, marked=one.transform is not None)
 
 
 def translate(
