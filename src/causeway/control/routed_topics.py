@@ -105,7 +105,7 @@ def _plans(
     for name, at in names.items():
         need = needs[name]
         counts = [len(sources[each].partitions) for each in (need.base, name) if each in sources]
-        if link.preserves(name) and link.decide_topic(name).mirrored and name in sources:
+        if bases[name].name == name and link.preserves(name):
             plans[name] = RouteError("lead a record on", "", "that topic keeps its own offsets")
             continue
         most = max(need.partitions)

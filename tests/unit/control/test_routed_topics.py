@@ -10,12 +10,20 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import ClusterMetadata, ConfigEntry, NewTopic, TopicMetadata
-from causeway.config import INTERNAL, MOST_PARTITIONS, RouteError, Routes, most_partitions
+from causeway.config import (
+    INTERNAL,
+    MOST_PARTITIONS,
+    LinkSettings,
+    RouteError,
+    Routes,
+    most_partitions,
+)
 from causeway.control import RoutedTopic, RouteNeed
 from causeway.control.acls import ObservedAcls as ObservedAcls
 from causeway.control.acls import plan as plan_acls
 from causeway.control.routed_topics import make_ready, target_of
 from causeway.errors import BrokerError, CausewayError
+from causeway.filters import compile_patterns
 from causeway.naming import ReplicationPolicy
 from causeway.wire import broker_error
 from causeway.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -90,9 +98,9 @@ class Cluster:
 
 
 def ready(
-    needs: Mapping[str, RouteNeed], source: Cluster, target: Cluster
+    needs: Mapping[str, RouteNeed], source: Cluster, target: Cluster, link: LinkSettings = LINK
 ) -> dict[str, RoutedTopic | CausewayError]:
-    return make_ready(needs, cast(Any, source), cast(Any, target), LINK)
+    return make_ready(needs, cast(Any, source), cast(Any, target), link)
 
 
 def need(*partitions: int, base: str = "orders") -> RouteNeed:
@@ -227,3 +235,14 @@ def test_acls_go_where_records_are_led_as_well() -> None:
     seen = ObservedAcls(source=frozenset({reads}), target=frozenset())
     planned = plan_acls(seen, [orders, paid], acl_link())
     assert {each.name for each in planned.creates} == {"A.orders", "A.paid"}
+
+
+def test_nothing_is_led_to_a_mirror_that_keeps_its_offsets() -> None:
+    keeping = replace(LINK, preserve_topics=compile_patterns("paid"))
+    source, target = Cluster({"orders": 1, "paid": 1}), Cluster({})
+    found = ready({"paid": need(0), "other": need(0)}, source, target, keeping)
+    assert "keeps its own offsets" in str(found["paid"])
+    assert isinstance(found["other"], RoutedTopic)
+    # No mirror has that name.
+    alone = ready({"paid": need(0)}, Cluster({"orders": 1}), Cluster({}), keeping)
+    assert isinstance(alone["paid"], RoutedTopic)

@@ -306,3 +306,18 @@ def test_names_out_of_records_do_not_drown_the_target(
     assert len(row.progress.outlets) == 1
     assert len(other.progress.outlets) == 2, "it holds up no other"
     assert world.needs.keys() == {"a"}, "what is refused is not made"
+
+
+def test_a_partition_that_keeps_its_offsets_feeds_no_other(world: World) -> None:
+    world.ready = {"a": there("a")}
+    row, other = world.add(), world.add("others")
+    row.progress = row.progress.replace(offsets_from=0)
+    for each in (row, other):
+        world.wants(each, OutletWanted(topic="a", partition=0, offset=9))
+
+    assert world.outlets.supply()
+
+    assert row.progress.state is State.STOPPED
+    assert "it keeps its offsets" in (row.progress.reason or "")
+    assert len(row.progress.outlets) == 1
+    assert len(other.progress.outlets) == 2
