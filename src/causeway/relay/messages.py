@@ -57,7 +57,8 @@ class Assignment(_ControlMessage):
     outlets: tuple[Outlet, ...]
     keys_from: int = 0  # of several outlets: below, all goes to the one of the partition's number
     settled: bool = False  # its last lane had no batch unanswered when it let go
-    throttled_s: float = 0.0  # that lane's requests may wait at the target this long, by a quota
+    # That lane's requests may wait at the target this long, by a quota, or may be sent so long.
+    throttled_s: float = 0.0
     stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
     # Relay only records that some outlets have and others lack, then report DONE.
     finish: bool = False

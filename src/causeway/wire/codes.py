@@ -59,6 +59,8 @@ RETRIABLE = frozenset((
 ))
 # fmt: on
 
+# Another producer of the same id has written, or has taken a higher epoch.
+OF_A_RIVAL = frozenset((45, 46, 47, 90))
 TOO_LARGE = frozenset((10, 18))  # a batch is larger than its topic takes, or a segment
 # After these the leader, coordinator or controller that we know may be another one by now.
 STALE_METADATA = frozenset((3, 5, 6, 9, 15, 16, 41, 56, 72, 74, 75, 100, 103))

@@ -502,6 +502,54 @@ def test_a_new_claim_behind_records_waits_for_what_an_earlier_one_sent(
     assert not must_wait(flow, [young])
 
 
+@pytest.mark.parametrize(
+    "why",
+    [
+        Produced(0, 10, 1_700_000_000_000, ""),  # a duplicate
+        Produced(45, -1, -1, ""),
+        Produced(47, -1, -1, ""),
+    ],
+)
+def test_a_lane_that_meets_another_one_waits_before_it_fills(
+    patched: Callable[..., Lane], why: Produced
+) -> None:
+    """Both would look at the log's end, and both write a marker there. One of them has no lease
+    any more when it has waited."""
+    lane = patched(10)
+    lane.fetched(13, batch(10, 12))
+    outlet = lane.flow.outlets[0]
+    sent = outlet.sent(outlet.take())
+    outlet.unanswered -= 1
+    with pytest.raises(NeedsRecovery) as needed:
+        account(lane.flow, outlet, sent, why, 0)
+    lane.recovery.start_recovery(lane.flow, needed.value)
+    lane.flow.sought_at = time.monotonic()
+    lane.resume(Pair(12, 12, 9))
+
+    lane.fetched(13)
+
+    assert lane.flow.state is State.RECOVERING
+    assert lane.flow.retry_at > time.monotonic() + lane.target.timeout_s / 2
+    lane.flow.sought_at = lane.flow.retry_at
+    lane.target.end = 12
+    lane.resume(Pair(12, 12, 9))
+    lane.fetched(13)
+    lane.turn()
+    assert lane.wire.epochs == [[1]]
+
+
+def test_a_fence_that_finds_another_end_waits_before_the_next_one(
+    patched: Callable[..., Lane],
+) -> None:
+    lane = patched(10)
+    lane.doubt(Pair(10, 10, 7))
+    lane.fetched(13, batch(12, 13))
+    lane.target.end = 11
+    lane.turn()
+    assert lane.flow.rival_by > time.monotonic()
+    assert not lane.wire.requests
+
+
 def test_what_waits_behind_gaps_counts_as_held(patched: Callable[..., Lane]) -> None:
     lane = patched(10)
     one = batch(11, 13)

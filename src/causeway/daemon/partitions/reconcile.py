@@ -270,6 +270,8 @@ class Reconciler:
                 stop_at=row.stop_at,
                 finish=self._run.finish,
                 settled=settled.get(at, row.begun),
+                # Lanes of an earlier leader may still fill offsets.
+                throttled_s=self._leadership.alone_in_s if row.progress.preserves else 0.0,
                 source_cluster=clusters.source,
                 target_cluster=clusters.target,
             )

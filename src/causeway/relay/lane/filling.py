@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from causeway.cluster import Cluster, Transaction, filling, value_of
 from causeway.cluster import transactions as txn
-from causeway.errors import BrokerError, CausewayError
+from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.model import State, TopicPartition
 from causeway.records import Batch, Gap
 from causeway.relay.lane.connections import Connections
@@ -35,6 +35,7 @@ EMPTY_TRANSACTIONS = 50  # between two reports of the position
 RETRY_S = 0.2
 HIGHEST_EPOCH = 32_000  # of a producer, a 16-bit number
 
+_UNSETTLED = "UNSETTLED"
 T = TypeVar("T")
 _Broker = tuple[str, int]  # a cluster's key, and a node
 
@@ -123,13 +124,14 @@ class GapFiller:
         If transactions fill the gap, the epoch of the data stays. A higher one would be in the log
         with the first batch only; a successor, who cannot know of it, would not refuse that batch.
         """
-        if flow.sought_at < flow.late_by:
+        settled_at = max(flow.late_by, flow.rival_by)
+        if flow.sought_at < settled_at:
             raise NeedsRecovery(
                 f"offset {outlet.end} has no record: waits until nothing that was sent before can "
                 "arrive any more",
                 unsettled=True,
                 failure=False,
-                not_before=flow.late_by,
+                not_before=settled_at,
             )
         producer_id, epoch = outlet.producer
         if epoch + 1 >= HIGHEST_EPOCH:
@@ -143,7 +145,7 @@ class GapFiller:
             if flow.state is not State.RUNNING or flow.leaving:
                 return
             if isinstance(answer, CausewayError):
-                self._recovery.start_recovery(flow, NeedsRecovery(str(answer), unsettled=True))
+                self._recovery.start_recovery(flow, _failed(answer))
                 return
             gaps.doubtful, gaps.transaction = False, answer
             if way == "markers":
@@ -335,7 +337,7 @@ class GapFiller:
         why: NeedsRecovery | None = None
         if isinstance(answer, CausewayError):
             flow.unsettled = True
-            why = NeedsRecovery(str(answer), unsettled=True)
+            why = _failed(answer)
         elif answer == outlet.end:  # the lease is over, so the fill has not begun
             not_before = time.monotonic() + RETRY_S
             why = NeedsRecovery("the lease ran out", failure=False, not_before=not_before)
@@ -358,6 +360,14 @@ class GapFiller:
             self.look(flow)
         else:
             self._recovery.done(flow)
+
+
+def _failed(error: CausewayError) -> NeedsRecovery:
+    """Markers of another lane may be why: one whose lease has not run out yet."""
+    rival = isinstance(error, DivergedError)
+    if isinstance(error, BrokerError):
+        rival = error.code in codes.OF_A_RIVAL or error.name == _UNSETTLED
+    return NeedsRecovery(str(error), unsettled=True, rival=rival)
 
 
 def _epoch_of_next(flow: Flow, outlet: OutletState, gaps: Gaps) -> int:
@@ -390,6 +400,6 @@ def _ends_elsewhere(at: TopicPartition, found: int, due: int) -> BrokerError:
         str(at),
         f"the log ends at {found} instead of {due}",
         code=-1,
-        name="UNSETTLED",
+        name=_UNSETTLED,
         retriable=True,
     )

@@ -196,6 +196,8 @@ class Flow:
     retry_at: float = 0.0
     # Until then (monotonic) a request may still arrive whose connection is gone; see must_wait.
     late_by: float = 0.0
+    # Until then (monotonic) another lane, whose lease is over by then, may fill offsets.
+    rival_by: float = 0.0
     sought_at: float = 0.0  # monotonic: the last recovery began
     throttled_until: float = 0.0  # monotonic: until then its requests may wait for a quota
     unsettled: bool = True  # batches without an answer may have reached the target

@@ -95,6 +95,9 @@ class RecoveryQueue:
             flow.damage = why.damage
         self.pause(flow)
         flow.unsettled |= why.unsettled or flow.unanswered > 0 or flow.doubtful
+        if why.rival and flow.gaps is not None:
+            patience_s = self._connections.cluster(flow.assignment.target).timeout_s
+            flow.rival_by = time.monotonic() + patience_s
         flow.failures += why.failure
         flow.recoveries += 1
         is_lasting = why.damage is not None and flow.damaged_times >= DAMAGED_TIMES

@@ -32,7 +32,8 @@ class NeedsRecovery(Exception):  # noqa: N818 - not an error, but a change of th
 
     `unsettled`: a batch without a response may have reached the target. `failure`: it counts as a
     failure, so that each further try waits longer. `not_before` (monotonic): the earliest time for
-    the recovery. `damage`: a batch that cannot be mirrored while it is damaged.
+    the recovery. `damage`: a batch that cannot be mirrored while it is damaged. `rival`: another
+    lane may be at work.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class NeedsRecovery(Exception):  # noqa: N818 - not an error, but a change of th
         failure: bool = True,
         not_before: float = 0.0,
         damage: Damage | None = None,
+        rival: bool = False,
     ) -> None:
         super().__init__(reason)
         self.unsettled = unsettled
         self.failure = failure
         self.not_before = not_before
         self.damage = damage
+        self.rival = rival
 
 
 class StopPartition(Exception):  # noqa: N818
@@ -175,7 +178,8 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
         if error in (codes.CORRUPT_MESSAGE, codes.INVALID_RECORD):
             # All records before this batch are acknowledged, or were dropped.
             damage = Damage(outlet.pair.source, str(refusal), sent.next)
-        raise NeedsRecovery(str(refusal), unsettled=True, damage=damage)
+        rival = error in codes.OF_A_RIVAL
+        raise NeedsRecovery(str(refusal), unsettled=True, damage=damage, rival=rival)
     if outlet.gaps is not None:
         if base_offset != first:
             raise StopPartition(
@@ -199,7 +203,8 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
         if append_time != -1 and not outlet.append_times:
             # This sequence was sent before; the log shows what it holds. Or the target sets the
             # times itself, which the log shows as well.
-            raise NeedsRecovery("the target had this batch already", unsettled=True, failure=False)
+            already = "the target had this batch already"
+            raise NeedsRecovery(already, unsettled=True, failure=False, rival=True)
     outlet.acknowledged(sent, base_offset)
     # Another outlet may have got responses for newer batches before.
     if leader_epoch > flow.relayed_epoch:
