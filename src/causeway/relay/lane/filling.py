@@ -334,15 +334,16 @@ class GapFiller:
         gaps = outlet.gaps
         assert gaps is not None
         runs = flow.state is State.RUNNING and not flow.leaving
+        gap = gaps.first  # None if the flow was paused meanwhile
         why: NeedsRecovery | None = None
         if isinstance(answer, CausewayError):
             flow.unsettled = True
             why = _failed(answer)
-        elif answer == outlet.end:  # the lease is over, so the fill has not begun
+        elif answer == outlet.end and (gap is None or gap.stop > answer):
+            # The lease is over, so the fill has not begun.
             not_before = time.monotonic() + RETRY_S
             why = NeedsRecovery("the lease ran out", failure=False, not_before=not_before)
         else:
-            gap = gaps.first  # None if the flow was paused meanwhile
             gaps.note(way, answer - outlet.end, whole=gap is not None and answer == gap.stop)
             outlet.filled(answer)
             # No pair may lie after a batch of a later epoch, such as a marker of the source.
