@@ -14,12 +14,13 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
-from causeway.cluster import Cluster, Transaction, filling, value_of
+from causeway.cluster import Transaction, filling
 from causeway.cluster import transactions as txn
-from causeway.errors import BrokerError, CausewayError, DivergedError
+from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
 from causeway.records import Batch, Gap
 from causeway.relay.lane.connections import Connections
+from causeway.relay.lane.fences import TRANSACTION_MS, ends_elsewhere, failed, fence, fill_id
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.gaps import Gaps, Way
 from causeway.relay.lane.helpers import Helpers
@@ -30,12 +31,10 @@ from causeway.relay.lane.recovery_queue import RecoveryQueue
 from causeway.relay.lane.responses import NeedsRecovery, StopPartition
 from causeway.wire import codes
 
-TRANSACTION_MS = 60_000  # a broker rolls back a fill whose lane has died after so long
 EMPTY_TRANSACTIONS = 50  # between two reports of the position
 RETRY_S = 0.2
 HIGHEST_EPOCH = 32_000  # of a producer, a 16-bit number
 
-_UNSETTLED = "UNSETTLED"
 T = TypeVar("T")
 _Broker = tuple[str, int]  # a cluster's key, and a node
 
@@ -145,7 +144,7 @@ class GapFiller:
             if flow.state is not State.RUNNING or flow.leaving:
                 return
             if isinstance(answer, CausewayError):
-                self._recovery.start_recovery(flow, _failed(answer))
+                self._recovery.start_recovery(flow, failed(answer))
                 return
             gaps.doubtful, gaps.transaction = False, answer
             if way == "markers":
@@ -245,7 +244,7 @@ class GapFiller:
                 at, due = outlet.spec.at, outlet.end + count
                 end = ends if isinstance(ends, CausewayError) else ends[at]
                 if not isinstance(end, CausewayError) and end != due:
-                    end = _ends_elsewhere(at, end, due)
+                    end = ends_elsewhere(at, end, due)
                 self._take(flow, outlet, "markers", end)
 
         cluster = self._connections.cluster(written[0].flow.assignment.target)
@@ -338,7 +337,7 @@ class GapFiller:
         why: NeedsRecovery | None = None
         if isinstance(answer, CausewayError):
             flow.unsettled = True
-            why = _failed(answer)
+            why = failed(answer)
         elif answer == outlet.end and (gap is None or gap.stop > answer):
             # The lease is over, so the fill has not begun.
             not_before = time.monotonic() + RETRY_S
@@ -363,44 +362,8 @@ class GapFiller:
             self._recovery.done(flow)
 
 
-def _failed(error: CausewayError) -> NeedsRecovery:
-    """Markers of another lane may be why: one whose lease has not run out yet."""
-    rival = isinstance(error, DivergedError)
-    if isinstance(error, BrokerError):
-        rival = error.code in codes.OF_A_RIVAL or error.name == _UNSETTLED
-    return NeedsRecovery(str(error), unsettled=True, rival=rival)
-
-
 def _epoch_of_next(flow: Flow, outlet: OutletState, gaps: Gaps) -> int:
     """The leader epoch of what comes behind the gap: no batch in the gap has a later one."""
     waiting = chain(outlet.pending, gaps.queue)
     epochs = (run.leader_epoch for run in waiting if isinstance(run, Batch))
     return next((epoch for epoch in epochs if epoch >= 0), flow.leader_epoch)
-
-
-def fill_id(flow: Flow) -> str:
-    """The transactional id that fills gaps of the flow."""
-    preserve = flow.assignment.preserve
-    assert preserve is not None
-    return f"{preserve.transactional_id}.fill.{flow.outlets[0].spec.at}"
-
-
-def fence(cluster: Cluster, at: TopicPartition, end: int, transactional_id: str) -> Transaction:
-    """For a helper's thread: takes over the transactional id, so that no marker of its earlier
-    holders can arrive. Raises CausewayError if the log does not end at `end` after that."""
-    transaction = txn.begin(cluster, transactional_id, TRANSACTION_MS)
-    found = value_of(cluster.log_ends([at])[at])
-    if found != end:
-        raise _ends_elsewhere(at, found, end)
-    return transaction
-
-
-def _ends_elsewhere(at: TopicPartition, found: int, due: int) -> BrokerError:
-    return BrokerError(
-        "fill the offsets of",
-        str(at),
-        f"the log ends at {found} instead of {due}",
-        code=-1,
-        name=_UNSETTLED,
-        retriable=True,
-    )
