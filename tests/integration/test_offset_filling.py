@@ -16,14 +16,13 @@ from confluent_kafka import KafkaException
 from causeway import records
 from causeway.cluster import Cluster, Transaction, filling, transactions
 from causeway.config import ClientSettings
-from causeway.errors import BrokerError, CausewayError, DivergedError
+from causeway.errors import BrokerError, DivergedError
 from causeway.model import TopicPartition
 from causeway.wire import Marker, markers
 from tests.harness.batches import make_batch
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.markers import ends, receive_frame, seen, send_markers, write_markers
-from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
@@ -326,25 +325,6 @@ def test_a_topic_with_limits(
 
 
 # -- many ------------------------------------------------------------------------------------------
-
-
-def test_many_transactional_ids_are_taken_at_once(
-    cluster: Cluster, target: KafkaTools, at: TopicPartition, prefix: str
-) -> None:
-    """Also one with an open transaction, which ends. Others have an error of their own."""
-    ids = [f"{prefix}{number}" for number in range(1_000)]
-    before = transactions.begin(cluster, ids[7], TIMEOUT_MS)
-    transactions.add_partitions(cluster, before, [at])
-    found = transactions.begin_all(cluster, [*ids, ""], TIMEOUT_MS)
-    refused = found.pop("")
-    assert isinstance(refused, CausewayError)
-    taken = [each for each in found.values() if isinstance(each, Transaction)]
-    assert {each.id for each in taken} == found.keys() == set(ids)
-    assert len({each.producer_id for each in taken}) == 1_000
-    assert found[ids[7]] == Transaction(
-        id=ids[7], producer_id=before.producer_id, epoch=before.epoch + 2
-    )
-    await_until(lambda: ends(target, at) == (0, 1, 1), what="the marker")
 
 
 def test_records_are_deleted_in_bulk(cluster: Cluster, target: KafkaTools, prefix: str) -> None:

@@ -55,10 +55,9 @@ def test_offsets_are_filled(running: LocalCluster) -> None:
 
 
 def filled(cluster: Cluster, tools: KafkaTools) -> None:
-    found = transactions.begin_all(cluster, ["data", "fill", "compacted"], TIMEOUT_MS)
-    taken = {name: one for name, one in found.items() if isinstance(one, transactions.Transaction)}
-    assert taken.keys() == found.keys()
-    data, fill = taken["data"], taken["fill"]
+    data, fill, compacted = (
+        transactions.begin(cluster, name, TIMEOUT_MS) for name in ("data", "fill", "compacted")
+    )
 
     # The beginning.
     stop = 2_500_000
@@ -92,8 +91,6 @@ def filled(cluster: Cluster, tools: KafkaTools) -> None:
 
     # A compacted topic.
     at = TopicPartition("compacted", 0)
-    filling.fill(
-        cluster, taken["compacted"], at, 0, 150_000, keyed=True, delete=False, on_step=bool
-    )
+    filling.fill(cluster, compacted, at, 0, 150_000, keyed=True, delete=False, on_step=bool)
     assert ends(tools, at)[1:] == (150_000, 150_000)
     assert seen(tools, at, read_committed=True) == []

@@ -46,7 +46,7 @@ def init_producer_ids(cluster: ClusterClient, count: int) -> list[tuple[int, int
 
 def _ids(cluster: ClusterClient, count: int, deadline: Deadline) -> list[tuple[int, int]]:
     """At least one, at most `count`."""
-    requests = [init_request(None) for _ in range(count)]
+    requests = [_init_request(None) for _ in range(count)]
     with cluster.lease(None, deadline) as connection:
         answers = connection.call_many(requests, deadline.left())
     good = [(a.producer_id, a.producer_epoch) for a in answers if not a.error_code]
@@ -64,20 +64,19 @@ def init_transactional_id(
     From now on the broker refuses every write with an older epoch (INVALID_PRODUCER_EPOCH).
     """
     answer = cluster.call(
-        init_request(transactional_id, timeout_ms),
-        check=lambda answer: raise_error(answer, *taking_over(cluster, transactional_id)),
+        _init_request(transactional_id, timeout_ms),
+        check=lambda answer: raise_error(
+            answer,
+            "take over transactional id",
+            f"{transactional_id} on {cluster}",
+            f"WRITE on transactional id {transactional_id}",
+        ),
         coordinator_of=(TRANSACTION, transactional_id),
     )
     return answer.producer_id, answer.producer_epoch
 
 
-def taking_over(cluster: ClusterClient, transactional_id: str) -> tuple[str, str, str]:
-    """For an error: operation, object, and the ACL that is needed."""
-    needs = f"WRITE on transactional id {transactional_id}"
-    return "take over transactional id", f"{transactional_id} on {cluster}", needs
-
-
-def init_request(transactional_id: str | None, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> Any:
+def _init_request(transactional_id: str | None, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> Any:
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,

@@ -8,9 +8,7 @@ would lose the epoch as well.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -27,21 +25,17 @@ from causeway.cluster.groups import Committed, commit_topics
 from causeway.cluster.metadata import by_topic
 from causeway.cluster.producers import (
     TRANSACTION_TIMEOUT_MS,
-    init_request,
     init_transactional_id,
     produce_error,
     produce_request,
-    taking_over,
 )
-from causeway.errors import BrokerError, CausewayError
+from causeway.errors import BrokerError
 from causeway.model import TopicPartition
-from causeway.wire import Deadline, broker_error, error_in
+from causeway.wire import Deadline, broker_error
 
 _DUPLICATE_SEQUENCE: Final = 46
 _HIGHEST: Final = 3
 _PRODUCE_HIGHEST: Final = 11
-_CONNECTIONS: Final = 4  # to a coordinator
-_MOST_THREADS: Final = 16
 
 
 class Caller(Protocol):
@@ -81,49 +75,6 @@ def begin(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> Tra
     `timeout_ms`. Raises CausewayError."""
     producer_id, epoch = init_transactional_id(cluster, transactional_id, timeout_ms)
     return Transaction(id=transactional_id, producer_id=producer_id, epoch=epoch)
-
-
-def begin_all(
-    cluster: ClusterClient, transactional_ids: Collection[str], timeout_ms: int
-) -> dict[str, Transaction | CausewayError]:
-    """`begin` for each id, in bulk. Raises CausewayError if the cluster cannot be asked."""
-
-    def attempt(left: list[str], deadline: Deadline) -> dict[str, Transaction | CausewayError]:
-        found: dict[str, Transaction | CausewayError] = {}
-        by_node: dict[int, list[str]] = defaultdict(list)
-        for key, node in cluster.coordinators(TRANSACTION, left, deadline).items():
-            if isinstance(node, CausewayError):
-                found[key] = node
-            else:
-                by_node[node].append(key)
-        # A broker takes up the next request of a connection when the one before is done.
-        parts = [
-            (node, keys[start::_CONNECTIONS])
-            for node, keys in by_node.items()
-            for start in range(min(len(keys), _CONNECTIONS))
-        ]
-        if parts:
-            with ThreadPoolExecutor(min(len(parts), _MOST_THREADS)) as pool:
-                for part in pool.map(lambda part: begun(part[0], part[1], deadline), parts):
-                    found |= part
-        return found
-
-    def begun(
-        node: int, keys: list[str], deadline: Deadline
-    ) -> dict[str, Transaction | CausewayError]:
-        requests = [init_request(key, timeout_ms) for key in keys]
-        try:
-            with cluster.lease(node, deadline) as connection:
-                answers = connection.call_many(requests, deadline.share_s())
-        except CausewayError as error:
-            return dict.fromkeys(keys, error)
-        return {
-            key: error_in(answer, *taking_over(cluster, key))
-            or Transaction(id=key, producer_id=answer.producer_id, epoch=answer.producer_epoch)
-            for key, answer in zip(keys, answers, strict=True)
-        }
-
-    return cluster.retry_each(transactional_ids, attempt)
 
 
 def add_partitions(
