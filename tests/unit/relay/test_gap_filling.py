@@ -489,8 +489,11 @@ def test_a_new_claim_behind_records_waits_for_what_an_earlier_one_sent(
     lane = patched(10)
     flow = lane.flow
     flow.late_by, flow.sought_at = 1005.0, 1000.0
+    outlet = flow.outlets[0]
     young = batch(10, 12)._replace(base_timestamp=YOUNG_MS, max_timestamp=YOUNG_MS)
     lane.doubt(Pair(10, 10, 0))
+    assert not must_wait(flow, [young])
+    outlet.spec = outlet.spec.replace(earlier=(5,))
     assert must_wait(flow, [young])
     flow.sought_at = 1006.0
     assert not must_wait(flow, [young])
@@ -498,7 +501,7 @@ def test_a_new_claim_behind_records_waits_for_what_an_earlier_one_sent(
     lane.doubt(Pair(10, 10, 7))  # a sequence of ours refuses what was sent before
     assert not must_wait(flow, [young])
     lane.gaps.doubtful = False
-    flow.outlets[0].sequence = 0
+    outlet.sequence = 0
     assert not must_wait(flow, [young])
 
 

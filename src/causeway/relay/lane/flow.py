@@ -263,9 +263,13 @@ class Flow:
         """Whether earlier claims, with other producer ids, may have sent what comes next: no
         sequence of ours would refuse that."""
         outlet, gaps = self.outlets[0], self.gaps
-        if gaps is None or not gaps.doubtful:
-            return False
-        return not outlet.sequence and outlet.end > gaps.settings.begin
+        return (
+            gaps is not None
+            and gaps.doubtful
+            and bool(outlet.spec.earlier)
+            and not outlet.sequence
+            and outlet.end > gaps.settings.begin
+        )
 
     def put_runs(self, batches: Sequence[Batch], through: int) -> list[OutletState]:
         """For a flow that keeps offsets: puts all of its series below source offset `through`; the
