@@ -276,6 +276,48 @@ def test_the_source_deletes_records(
     assert assert_same_offsets(source, cut, target, cut, same_start=False) == 400
 
 
+@pytest.mark.timeout(1200)
+def test_a_recreated_topic_stops_until_it_is_filled_again(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """Its offsets begin at 0 again, and those of its mirror are taken."""
+    alias = prefix.partition("-")[0]
+    topic = prefix + "reborn"
+    source.create_topic(topic)
+    source.produce(topic, numbered(300, 1))
+    file = mm2_file(
+        tmp_path,
+        {alias: source_cluster, "B": target_cluster},
+        f"{alias}->B.enabled = true",
+        f"topics = {topic}",
+        PRESERVE,
+        IDENTITY,
+        *QUICK,
+    )
+    with Running("run", file, directory=tmp_path) as run:
+        await_same_ends(source, [topic], target, "", PATIENCE_S)
+        source.recreate_topic(topic)
+        source.produce(topic, numbered(400, 1, "not the same"))
+        await_until(lambda: _states(file) == {"stopped"}, PATIENCE_S, "it stops")
+        assert f"causeway restart --refill {topic}" in _reasons(file), _reasons(file)
+        done = causeway("restart", file, "--topic", topic, "--adopt")
+        assert done.code == 0, done.err
+        assert _states(file) == {"stopped"}, "there is nothing to adopt"
+        assert target.offsets(topic) == {0: 300}
+        shown = causeway("restart", file, "--refill", topic)
+        assert shown.code == 2
+        done = causeway("restart", file, "--refill", topic, "--yes")
+        assert done.code == 0, done.err
+        await_same_ends(source, [topic], target, "", PATIENCE_S)
+        assert run.stop() == 0, run.log
+    assert assert_same_offsets(source, topic, target, topic) == 400
+
+
 @pytest.mark.timeout(900)
 def test_only_the_topics_of_a_list(
     source: KafkaTools,

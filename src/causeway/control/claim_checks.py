@@ -28,6 +28,7 @@ from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import Loss, State, same_topic
 
 ACT = "`causeway restart --adopt` goes on, or start with --from TIMESTAMP"
+TO_REFILL = "causeway restart --refill"
 RENAMED = "and the file calls its mirror"
 
 
@@ -35,9 +36,12 @@ def why_another(progress: PartitionProgress, topic: MirroredTopic) -> str | None
     """Why `topic` is not the topic that was mirrored until now; None if it is the same one. In the
     text, `{}` is for the offset before which everything is mirrored."""
     if not same_topic(progress.topic_id, topic.source_id):
+        act = ACT
+        if topic.preserves:  # the offsets of the new topic are taken
+            act = f"`{TO_REFILL} {topic.source}` deletes {topic.target} and mirrors the new topic"
         return (
             f"{topic.source} was deleted and recreated on the source after offset {{}} was "
-            f"mirrored ({ACT})"
+            f"mirrored ({act})"
         )
     if (before := other_name(progress, topic)) is not None:
         return (

@@ -16,7 +16,7 @@ from causeway.control import (
 )
 from causeway.daemon.clients import Sides
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import beginnings, claims, discovery, preserving, routing
+from causeway.daemon.partitions import beginnings, claims, discovery, routing
 from causeway.daemon.partitions.beginnings import Beginning
 from causeway.daemon.partitions.claims import Behind, places_behind
 from causeway.daemon.partitions.deciding import decide
@@ -321,7 +321,7 @@ class Claimer:
         if start is None:
             remedy = "start with --from TIMESTAMP" if one.wish.adopt else claim_checks.ACT
             if one.topic.preserves:
-                remedy = f"`{preserving.TO_REFILL} {one.topic.source}`"
+                remedy = f"`{claim_checks.TO_REFILL} {one.topic.source}`"
             return Stop(
                 reason=f"{adopt.reason}, and the target's last records are not found in one place "
                 f"of the source ({remedy})"

@@ -26,7 +26,6 @@ from causeway.link_topics import ClaimStart, PartitionProgress
 CANNOT_KEEP = "so its records cannot keep their offsets"
 _MARKS = {"provenance", "skip-header"}
 TO_TRANSLATE = "causeway restart --translate"
-TO_REFILL = "causeway restart --refill"
 
 
 def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Stop:
@@ -117,7 +116,7 @@ def translate(
 def _stop(one: Candidate, cause: str) -> Stop:
     topic = one.topic.source
     return Stop(
-        reason=f"{cause}, {CANNOT_KEEP} (`{TO_REFILL} {topic}` deletes "
+        reason=f"{cause}, {CANNOT_KEEP} (`{claim_checks.TO_REFILL} {topic}` deletes "
         f"{one.topic.target} and fills it again; `{TO_TRANSLATE} {topic}`, or causeway.offsets = "
         "translate, goes on with translated offsets)"
     )
