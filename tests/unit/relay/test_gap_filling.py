@@ -390,6 +390,24 @@ def test_a_thread_that_was_stopped_before_its_transaction_looks_at_the_end_again
     assert lane.flow.unsettled
 
 
+def test_a_marker_that_a_coordinator_wrote_twice_is_noticed_before_the_next_record(
+    patched: Callable[..., Lane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane = patched(10, gaps="transactions")
+
+    def fill(_: Any, __: Any, ___: Any, count: int) -> None:
+        lane.target.end += count + 1
+
+    monkeypatch.setattr(cluster_filling, "fill_with_markers", fill)
+    lane.fetched(13, batch(11, 13))
+
+    lane.work()
+
+    assert lane.flow.state is State.RECOVERING
+    assert lane.flow.unsettled
+    assert not lane.flow.outlets[0].pending
+
+
 def test_an_epoch_is_not_taken_twice_by_one_lane(patched: Callable[..., Lane]) -> None:
     """Its first marker got no answer, and is not there yet."""
     lane = patched(10)

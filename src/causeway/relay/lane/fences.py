@@ -25,10 +25,15 @@ def fence(cluster: Cluster, at: TopicPartition, end: int, transactional_id: str)
     """For a helper's thread: takes over the transactional id, so that no marker of its earlier
     holders can arrive. Raises CausewayError if the log does not end at `end` after that."""
     transaction = txn.begin(cluster, transactional_id, TRANSACTION_MS)
+    expect_end(cluster, at, end)
+    return transaction
+
+
+def expect_end(cluster: Cluster, at: TopicPartition, end: int) -> None:
+    """Raises CausewayError if the log of `at` does not end at `end`."""
     found = value_of(cluster.log_ends([at])[at])
     if found != end:
         raise ends_elsewhere(at, found, end)
-    return transaction
 
 
 def ends_elsewhere(at: TopicPartition, found: int, due: int) -> BrokerError:
