@@ -95,6 +95,7 @@ def answer_of(
     *,
     leader_epoch: int = 0,
     unsettled: bool = False,
+    filler_from: int | None = None,
 ) -> ResumedOutlet | CausewayError:
     assignment = Assignment(
         link="A->B",
@@ -105,7 +106,7 @@ def answer_of(
         topic_id=SOURCE_ID,
         leader_epoch=leader_epoch,
         outlets=(outlet,),
-        preserve=Preserve(begin=0, gaps="markers", transactional_id="c"),
+        preserve=Preserve(begin=0, gaps="markers", transactional_id="c", filler_from=filler_from),
     )
     request = RecoveryRequest(assignment=assignment, unsettled=unsettled)
     answer = recover([request], cast(Cluster, source), cast(Cluster, target))[SOURCE]
@@ -253,6 +254,28 @@ def test_records_that_lie_one_too_far_are_found_though_the_source_was_compacted(
 
     assert isinstance(answer, DivergedError)
     assert "its record at offset 14 is not the source's" in str(answer)
+
+
+@pytest.mark.parametrize("filler_from", [None, 2])
+def test_a_transaction_of_others_is_found_where_the_source_has_no_record(
+    filler_from: int | None,
+) -> None:
+    """Unless the topic is compacted: then it looks like filler."""
+    source, target = log_to(10), copied(Log(), 10)
+    put_marker(source, 5)
+    put_marker(source, 5)
+    put(source, 20)
+    target.append([Rec(offset=10)], producer_id=77, epoch=0, sequence=0, transactional=True)
+    put_marker(target, 77)
+
+    answer = answer_of(
+        source_of(source),
+        Remembering(target, [ours(0, 9)]),
+        outlet_at(Pair(5, 5, 5)),
+        filler_from=filler_from,
+    )
+
+    assert isinstance(answer, DivergedError) is (filler_from is None)
 
 
 def test_a_record_that_the_source_has_compacted_since_is_no_difference() -> None:

@@ -118,11 +118,12 @@ def _check(source: SourceLog, target: TargetLog, passed: int) -> None:
     pair, begin = target.outlet.pair, preserve.begin
     if target.end <= begin:
         return
+    ours = CONTROL if preserve.filler_from is None else CONTROL | TRANSACTIONAL
     empty: list[tuple[int, int]] = []
     for batch, _ in target.batches(max(min(pair.target, target.end), begin), target.end):
         if batch.producer_id == target.outlet.producer_id and not batch.attributes & CONTROL:
             continue
-        if not batch.attributes & (CONTROL | TRANSACTIONAL):
+        if not batch.attributes & ours:
             raise diverged(target, f"another client wrote to it at offset {batch.base}")
         if empty and empty[-1][1] == batch.base:
             empty[-1] = empty[-1][0], batch.last + 1
