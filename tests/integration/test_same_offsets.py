@@ -19,7 +19,7 @@ from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror, by_offset
 from tests.harness.raw_batches import Rec, raw_batch
 from tests.harness.waiting import await_until
-from tests.harness.writers import write_transactions
+from tests.harness.writers import write_transactions, writing
 
 pytestmark = pytest.mark.integration
 
@@ -62,6 +62,25 @@ def test_commits_and_aborts(mirror: Mirror, gaps: str, read_committed: bool) -> 
     mirror.source.await_transactions(mirror.topic)
     mirror.run(keeps={"gaps": gaps}, read_committed=read_committed)
     assert mirror.assert_same_offsets(read_committed=read_committed) > 100
+
+
+@WAYS
+def test_two_lanes_at_once(mirror: Mirror, gaps: str) -> None:
+    """As for a moment under two drivers. Each would fill the same gaps: one of them finds that it
+    is not alone, and waits."""
+    mirror.create(4)
+    mirror.claim(keeps={"gaps": gaps, "transactional_id": f"causeway.{gaps}"})
+    mirror.driver.start_lane(0)
+    mirror.driver.start_lane(1)
+    with writing(mirror.source, mirror.topic, 4, seed=1, pause_s=0.05):
+        await_until(
+            lambda: min(mirror.target.offsets(mirror.name).values()) > 500,
+            60,
+            "500 offsets of each partition",
+        )
+    mirror.driver.kill(0)
+    mirror.await_mirrored(timeout=120)
+    assert mirror.assert_same_offsets()
 
 
 def test_a_marker_at_the_end_is_filled_at_once(mirror: Mirror) -> None:
