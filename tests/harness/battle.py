@@ -121,6 +121,10 @@ class Battle(Mirror):
         known = self.target.admin.list_topics(self.name).topics[self.name].partitions[partition]
         return next(int(node) for node in known.replicas if node != known.leader)
 
+    def leader(self, partition: int = 0) -> int:
+        known = self.target.admin.list_topics(self.name).topics[self.name].partitions[partition]
+        return int(known.leader)
+
     def await_growth(self, by: int = 1) -> None:
         """Until the target has so many records more than now."""
         wanted = sum(self.target.offsets(self.name).values()) + by

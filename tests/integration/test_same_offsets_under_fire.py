@@ -8,27 +8,21 @@ CAUSEWAY_FIRE_SEED repeats one.
 from __future__ import annotations
 
 import os
-import random
-import signal
-import threading
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from causeway.cluster import filling, transactions
 from causeway.model import TopicPartition
 from tests.harness import writers
-from tests.harness.battle import SEED, Battle, Ground, battle, ground_of
+from tests.harness.battle import SEED, Ground, battle, ground_of
 from tests.harness.mirror import FOREVER
+from tests.harness.storms import LEASE_S, PATIENT_S, Storm, keeps
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
 FIRE_S = float(os.environ.get("CAUSEWAY_FIRE_SECONDS", "8"))
-LEASE_S = 1.0
-PATIENT_S = 2.0  # so long a lane waits for late requests
 WAYS = pytest.mark.parametrize("gaps", ["markers", "transactions"])
 
 
@@ -36,50 +30,6 @@ WAYS = pytest.mark.parametrize("gaps", ["markers", "transactions"])
 def ground() -> Iterator[Ground]:
     with ground_of() as made:
         yield made
-
-
-class Storm:
-    """Lanes one after the other: each is killed, or frozen until its lease has run out."""
-
-    def __init__(self, it: Battle, *, brokers: bool) -> None:
-        self._it, self._brokers = it, brokers
-        self._chance = random.Random(SEED)
-        self._pause = threading.Event()
-        self.lane = 0
-
-    def rage(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self._turn()
-        self.start()
-
-    def start(self) -> None:
-        self._it.driver.leader = self.lane
-        self._it.driver.start_lane(self.lane)
-
-    def _turn(self) -> None:
-        it, chance = self._it, self._chance
-        self.start()
-        await_until(lambda: it.driver.is_up(self.lane), what=f"lane {self.lane} is up")
-        self._pause.wait(chance.uniform(0, 1.5))
-        if self._brokers and chance.random() < 0.4:
-            cluster = chance.choice([it.ground.source, it.ground.target])
-            if chance.random() < 0.5:
-                cluster.kill()
-            cluster.restart()
-            self._pause.wait(chance.uniform(0, 1))
-        if chance.random() < 0.6:
-            it.driver.kill(self.lane)
-        else:
-            it.driver.signal(self.lane, signal.SIGSTOP)
-            self._pause.wait(LEASE_S + 0.1)
-            if self.lane - 1 in it.driver.lanes:
-                it.driver.signal(self.lane - 1, signal.SIGCONT)
-        self.lane += 1
-
-
-def keeps(gaps: str, **more: Any) -> dict[str, Any]:
-    return {"gaps": gaps, "transactional_id": f"causeway.{SEED}", **more}
 
 
 @WAYS
