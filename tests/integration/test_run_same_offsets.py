@@ -35,6 +35,12 @@ QUICK = (
     "causeway.lanes = 1",
 )
 START = 1_000_437
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.001",
+    "delete.retention.ms": "0",
+}
 HIGH_START = 30_000_437
 
 
@@ -162,6 +168,7 @@ def _translate_says_the_same(file: Path, topic: str) -> None:
     assert [place["offset"] for place in answer["places"]] == [17], answer
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_command_is_killed_while_the_beginning_is_filled(
     source: KafkaTools,
@@ -220,6 +227,7 @@ def forgetful() -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_source_deletes_records(
     forgetful: LocalCluster,
@@ -316,6 +324,62 @@ def test_a_recreated_topic_stops_until_it_is_filled_again(
         await_same_ends(source, [topic], target, "", PATIENCE_S)
         assert run.stop() == 0, run.log
     assert assert_same_offsets(source, topic, target, topic) == 400
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("filler", ["allow", "stop"])
+def test_a_compacted_topic(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+    filler: str,
+) -> None:
+    """Readers of committed records see no filler in its large gaps. Without filler it stops."""
+    alias = prefix.partition("-")[0]
+    topic = prefix + "users"
+    source.create_topic(topic, config=COMPACTED)
+    source.produce(topic, [Outgoing(key=b"the gap is behind this one")])
+    for turn in range(3):
+        records = [Outgoing(key=b"%d" % (n % 50), value=b"%d %d" % (turn, n)) for n in range(600)]
+        source.produce(topic, records, codec="zstd")
+    await_until(partial(_cleaned, source, topic), PATIENCE_S, "the source is compacted", poll_s=0.3)
+    source.rest_cleaner(topic)
+    file = mm2_file(
+        tmp_path,
+        {alias: source_cluster, "B": target_cluster},
+        f"{alias}->B.enabled = true",
+        f"topics = {topic}",
+        PRESERVE,
+        IDENTITY,
+        "causeway.offsets.filler.from = 200",
+        f"causeway.offsets.filler = {filler}",
+        *QUICK,
+    )
+    (plan,) = causeway("plan", file, "--json").json["links"]
+    (planned,) = plan["mirrored"]
+    sees_filler = planned["offsets"]["filler_visible_to_read_uncommitted"]
+    assert sees_filler is (filler == "allow")
+    with Running("run", file, directory=tmp_path) as run:
+        if filler == "stop":
+            await_until(lambda: _states(file) == {"stopped"}, PATIENCE_S, "it stops")
+            assert "causeway.offsets.filler = allow" in _reasons(file), _reasons(file)
+        else:
+            await_same_ends(source, [topic], target, "", PATIENCE_S)
+        assert run.stop() == 0, run.log
+    if filler == "allow":
+        (wanted,), (found,) = (
+            tools.read(topic, read_committed=True).values() for tools in (source, target)
+        )
+        assert by_offset(found) == by_offset(wanted)
+
+
+def _cleaned(source: KafkaTools, topic: str) -> bool:
+    """Feeds the cleaner, which leaves the newest segment alone."""
+    source.produce(topic, [Outgoing(key=b"feed")])
+    return len(source.read(topic)[0]) < 200
 
 
 @pytest.mark.timeout(900)
