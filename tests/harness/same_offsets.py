@@ -7,8 +7,8 @@ from collections.abc import Collection
 from causeway.cluster import Cluster, filling, transactions
 from causeway.config import ClientSettings
 from causeway.model import TopicPartition
-from tests.harness.kafka_tools import KafkaTools
-from tests.harness.mirror import by_offset
+from tests.harness.kafka_tools import KafkaTools, Outgoing
+from tests.harness.mirror import FOREVER, by_offset
 from tests.harness.waiting import await_until
 
 
@@ -67,3 +67,30 @@ def begin_at(client: ClientSettings, topic: str, start: int) -> None:
         fill = transactions.begin(cluster, topic, 60_000)
         at = TopicPartition(topic, 0)
         filling.fill(cluster, fill, at, 0, start, keyed=False, delete=True, on_step=lambda _: True)
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.001",
+    "delete.retention.ms": "0",
+    **FOREVER,
+}
+
+
+def compact(source: KafkaTools, topic: str) -> None:
+    """Writes to a topic of that config until its log has gaps, which stay as they are."""
+    for turn in range(3):
+        source.produce(
+            topic,
+            [Outgoing(key=b"%d" % (i * i % 50), value=b"%d %d" % (turn, i)) for i in range(500)],
+            codec="zstd",
+        )
+    feed = iter(range(10_000))
+
+    def cleaned() -> bool:
+        source.produce(topic, [Outgoing(key=b"feed", value=b"%d" % next(feed))])
+        return len(source.read(topic)[0]) < 200
+
+    await_until(cleaned, 60, "the source is compacted", poll_s=0.3)
+    source.rest_cleaner(topic)
