@@ -6,7 +6,10 @@ is given the assignments that a driver would make.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -18,6 +21,7 @@ from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror, by_offset
 from tests.harness.raw_batches import Rec, raw_batch
+from tests.harness.same_offsets import COMPACTED, compact
 from tests.harness.waiting import await_until
 from tests.harness.writers import write_transactions, writing
 
@@ -121,35 +125,9 @@ def fill_source(mirror: Mirror, start: int) -> None:
     filling.fill(cluster, fill, at, 0, start, keyed=False, delete=True, on_step=lambda _: True)
 
 
-COMPACTED = {
-    "cleanup.policy": "compact",
-    "segment.ms": "100",
-    "min.cleanable.dirty.ratio": "0.001",
-    "delete.retention.ms": "0",
-    **FOREVER,
-}
-
-
-def compact(mirror: Mirror) -> None:
-    for turn in range(3):
-        mirror.source.produce(
-            mirror.topic,
-            [Outgoing(key=b"%d" % (i * i % 50), value=b"%d %d" % (turn, i)) for i in range(500)],
-            codec="zstd",
-        )
-    feed = iter(range(10_000))
-
-    def cleaned() -> bool:
-        mirror.source.produce(mirror.topic, [Outgoing(key=b"feed", value=b"%d" % next(feed))])
-        return len(mirror.source.read(mirror.topic)[0]) < 200
-
-    await_until(cleaned, 60, "the source is compacted", poll_s=0.3)
-    mirror.source.rest_cleaner(mirror.topic)
-
-
 def test_a_compacted_topic_by_markers(mirror: Mirror) -> None:
     mirror.create(config=COMPACTED, target_config={**FOREVER, "cleanup.policy": "compact"})
-    compact(mirror)
+    compact(mirror.source, mirror.topic)
     mirror.run(keeps={})
     mirror.assert_same_offsets()
 
@@ -157,7 +135,7 @@ def test_a_compacted_topic_by_markers(mirror: Mirror) -> None:
 def test_a_large_gap_of_a_compacted_topic_by_filler(mirror: Mirror) -> None:
     """read_committed consumers see no filler; others see it, until the target compacts it."""
     mirror.create(config=COMPACTED, target_config={**FOREVER, "cleanup.policy": "compact"})
-    compact(mirror)
+    compact(mirror.source, mirror.topic)
     mirror.run(keeps={"filler_from": 100})
     wanted = mirror.source.read(mirror.topic)
     found = mirror.target.read(mirror.name, read_committed=True)
@@ -170,7 +148,7 @@ def test_a_large_gap_of_a_compacted_topic_by_filler(mirror: Mirror) -> None:
 
 def test_a_large_gap_stops_if_filler_is_not_allowed(mirror: Mirror) -> None:
     mirror.create(config=COMPACTED, target_config={**FOREVER, "cleanup.policy": "compact"})
-    compact(mirror)
+    compact(mirror.source, mirror.topic)
     mirror.claim(keeps={"filler_from": 100, "stops": True})
     mirror.driver.start_lane(0)
     reason = mirror.await_state(State.STOPPED)
@@ -239,3 +217,59 @@ def test_a_last_record_that_is_not_the_sources_stops_the_partition(mirror: Mirro
     mirror.driver.start_lane(1)
     reason = mirror.await_state(State.STOPPED)
     assert "its record at offset 1 is not the source's" in reason, reason
+
+
+def test_a_deleted_topic_does_not_hold_up_the_markers_of_others(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+) -> None:
+    """A broker never answers a request that names a partition it does not know behind all that it
+    knows. A lane sleeps while a mirror is deleted, so that its many markers are in the request of
+    the other one's marker, and nearly always behind it."""
+    clients = [
+        replace(client(alias, cluster.bootstrap), request_timeout_ms=30_000)
+        for alias, cluster in (("A", source_cluster), ("B", target_cluster))
+    ]
+    with LaneDriver(clients[0], clients[1], lease_s=120) as driver:
+        stays, gone = (
+            Mirror(driver, source, target, f"{prefix}{name}", f"A.{prefix}{name}")
+            for name in ("stays", "gone")
+        )
+        stays.create()
+        gone.create(24)
+        for mirror in (stays, gone):
+            mirror.claim(keeps={})
+        driver.start_lane(0)
+        with source.transactional(prefix) as transactions:
+
+            def write(act: Callable[[], None]) -> None:
+                transactions.begin()
+                transactions.send(stays.topic, b"record")
+                for partition in range(24):
+                    transactions.send(gone.topic, Outgoing(value=b"record", partition=partition))
+                transactions.flush()
+                act()
+                for mirror in (stays, gone):
+                    source.await_transactions(mirror.topic)
+
+            def sleeps() -> None:
+                driver.signal(0, signal.SIGSTOP)
+                target.delete_topic(gone.name)
+                transactions.abort()
+
+            write(transactions.commit)
+            for mirror in (stays, gone):
+                mirror.await_mirrored()
+            write(sleeps)
+            driver.signal(0, signal.SIGCONT)
+            begun = time.monotonic()
+            stays.await_mirrored(timeout=90)
+            took = time.monotonic() - begun
+            print(f"took {took:.1f} s")
+            assert took < 30
+            write(transactions.commit)
+            stays.await_mirrored()
+        assert stays.assert_same_offsets() == 2

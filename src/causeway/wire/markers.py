@@ -4,8 +4,8 @@ A marker takes one offset of its partition, and no reader sees it. It has no seq
 appends it as often as it is asked, unless the producer has a higher epoch in the partition by then.
 It takes over a higher epoch; then the producer's next batch has sequence 0.
 
-A request should have one partition. A broker never answers a request (2.8 to 4.3) in which it
-knows one partition and, behind that, does not know another one, for example a deleted one.
+A broker never answers a request (2.8 to 4.3) in which it knows one partition and, behind that, does
+not know another one, for example a deleted one. Lanes look for that after some seconds.
 
 Needs CLUSTER_ACTION on the cluster; since Kafka 3.8 ALTER on the cluster also does.
 Formats: WriteTxnMarkersRequest.json and WriteTxnMarkersResponse.json of Apache Kafka. Version 0

@@ -11,14 +11,13 @@ import selectors
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import chain
 from typing import TypeVar
 
-from causeway.cluster import Transaction, filling
+from causeway.cluster import LATEST, OffsetAt, Transaction, filling
 from causeway.cluster import transactions as txn
 from causeway.errors import CausewayError
 from causeway.model import State, TopicPartition
-from causeway.records import Batch, Gap
+from causeway.records import Gap
 from causeway.relay.lane.connections import Connections
 from causeway.relay.lane.fences import (
     TRANSACTION_MS,
@@ -32,7 +31,13 @@ from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.gaps import Gaps, Way
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.lease import LeaseGuard
-from causeway.relay.lane.marker_connection import MarkerConnection, SentMarkers, open_markers
+from causeway.relay.lane.marker_connection import (
+    SLOW_S,
+    MarkerConnection,
+    SentMarkers,
+    open_markers,
+    unknown_and_written,
+)
 from causeway.relay.lane.outlet import OutletState
 from causeway.relay.lane.recovery_queue import RecoveryQueue
 from causeway.relay.lane.responses import NeedsRecovery, StopPartition
@@ -211,12 +216,34 @@ class GapFiller:
             cluster = self._connections.cluster(broker[0])
             if connection.waiting and now - connection.sent_at > 2 * cluster.timeout_s:
                 self._lose(broker, "no answer in time")
+            elif connection.several and now - connection.asked_at > SLOW_S:
+                connection.asked_at = now
+                self._ask(broker, connection)
             elif not connection.waiting and connection.expired(now):
                 self._close(broker)
                 for outlet, flow in connection.ready.items():
                     self._offer(flow, outlet)
             elif connection.ready:
                 self._guard(broker, partial(connection.send, self._lease, now))
+
+    def _ask(self, broker: _Broker, connection: MarkerConnection) -> None:
+        """If a broker does not know one partition of a request, it never answers for the others."""
+        sent = connection.sent
+
+        def found(ends: Mapping[TopicPartition, OffsetAt | CausewayError] | CausewayError) -> None:
+            if isinstance(ends, CausewayError) or connection.sent != sent:
+                return
+            unknown, written = unknown_and_written(sent, ends)
+            if unknown is None or self._open.get(broker) is not connection:
+                return
+            connection.settle(written)
+            self._lose(broker, f"no answer: the broker does not know {unknown}")
+            for flow, outlet, count in written:
+                self._take(flow, outlet, "markers", outlet.end + count)
+
+        cluster = self._connections.cluster(broker[0])
+        places = [outlet.spec.at for _, outlet, _ in sent]
+        self._helpers.submit(partial(cluster.list_offsets, places, LATEST), found)
 
     def _on_event(self, broker: _Broker, connection: MarkerConnection, mask: int) -> None:
         if mask & selectors.EVENT_WRITE and self._open.get(broker) is connection:
@@ -355,7 +382,9 @@ class GapFiller:
             gaps.note(way, answer - outlet.end, whole=gap is not None and answer == gap.stop)
             outlet.filled(answer)
             # No pair may lie after a batch of a later epoch, such as a marker of the source.
-            flow.relayed_epoch = max(flow.relayed_epoch, _epoch_of_next(flow, outlet, gaps))
+            flow.relayed_epoch = max(
+                flow.relayed_epoch, gaps.epoch_of_next(outlet.pending, flow.leader_epoch)
+            )
             flow.changed = True
         if not runs:
             return
@@ -369,10 +398,3 @@ class GapFiller:
             self.look(flow)
         else:
             self._recovery.done(flow)
-
-
-def _epoch_of_next(flow: Flow, outlet: OutletState, gaps: Gaps) -> int:
-    """The leader epoch of what comes behind the gap: no batch in the gap has a later one."""
-    waiting = chain(outlet.pending, gaps.queue)
-    epochs = (run.leader_epoch for run in waiting if isinstance(run, Batch))
-    return next((epoch for epoch in epochs if epoch >= 0), flow.leader_epoch)

@@ -11,7 +11,9 @@ other is acknowledged.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
 from causeway.cluster import Transaction
@@ -84,6 +86,13 @@ class Gaps:
         if whole and way != "beginning":
             filled = filled.replace(gaps=filled.gaps + 1)
         self.filled = filled.replace(**{way: getattr(filled, way) + offsets})
+
+    def epoch_of_next(self, pending: Iterable[Batch], otherwise: int) -> int:
+        """The leader epoch of the batch that comes behind the gap, which may be `pending`: no batch
+        in the gap has a later one."""
+        waiting = chain(pending, self.queue)
+        epochs = (run.leader_epoch for run in waiting if isinstance(run, Batch))
+        return next((epoch for epoch in epochs if epoch >= 0), otherwise)
 
     def filled_to(self, end: int) -> list[Batch]:
         """The first gap is filled up to `end`: the batches that are due now."""

@@ -7,18 +7,20 @@ broker share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from causeway.cluster import Cluster
-from causeway.errors import ProtocolError
+from causeway.cluster import Cluster, OffsetAt
+from causeway.errors import BrokerError, CausewayError, ProtocolError
+from causeway.model import TopicPartition
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.lease import LeaseGuard
 from causeway.relay.lane.outlet import OutletState
-from causeway.wire import Connection, Marker, markers
+from causeway.wire import Connection, Marker, codes, markers
 
 MOST_MARKERS = 500  # in a request: a broker takes some 100 ms for them
+SLOW_S = 3.0  # after so long it is looked up why there is no response
 
 
 class SentMarkers(NamedTuple):
@@ -30,18 +32,37 @@ class SentMarkers(NamedTuple):
 @dataclass(slots=True, eq=False)
 class MarkerConnection:
     """Not thread-safe; belongs to one lane's loop. `ready`: outlets whose first gap is due.
-    `sent_at` (monotonic): of the request without a response."""
+    `sent_at` (monotonic): of the request without a response. `asked_at`: when the ends of its logs
+    were last looked up, or it was sent."""
 
     connection: Connection
     version: int
     ready: dict[OutletState, Flow] = field(default_factory=dict)
     sent_at: float = 0.0
+    asked_at: float = 0.0
     _sent: dict[markers.Marked, SentMarkers] = field(default_factory=dict)
     _correlation_id: int = 0
 
     @property
     def waiting(self) -> bool:
         return bool(self._sent)
+
+    @property
+    def several(self) -> bool:
+        """Whether the request without a response has several partitions."""
+        return len(self._sent) > 1
+
+    @property
+    def sent(self) -> list[SentMarkers]:
+        """The markers without a response."""
+        return list(self._sent.values())
+
+    def settle(self, written: Collection[SentMarkers]) -> None:
+        """`written` are known to be in the log: they need no response."""
+        for key, sent in list(self._sent.items()):
+            if sent in written:
+                del self._sent[key]
+                sent.outlet.unanswered -= 1
 
     def expired(self, now: float) -> bool:
         """Whether its session has ended: the broker would close it at the next request."""
@@ -73,7 +94,7 @@ class MarkerConnection:
         buffers, size = markers.build(
             self._correlation_id, self.version, connection.client_id_bytes, written
         )
-        self.sent_at = now
+        self.sent_at = self.asked_at = now
         connection.queue(buffers, size)
         self.flush(lease)
 
@@ -118,3 +139,25 @@ def open_markers(cluster: Cluster, node: int) -> MarkerConnection:
         connection.close()
         raise
     return MarkerConnection(connection, version)
+
+
+def unknown_and_written(
+    sent: Collection[SentMarkers], ends: Mapping[TopicPartition, OffsetAt | CausewayError]
+) -> tuple[TopicPartition | None, list[SentMarkers]]:
+    """A partition of a request that does not exist, and the markers in it that all replicas have.
+
+    A broker works on all partitions of a request before it reads another one. So if the log has
+    grown by the markers, none of them can arrive later. That does not hold for the first markers of
+    an epoch: one of an earlier epoch may have come instead.
+    """
+    unknown: TopicPartition | None = None
+    written: list[SentMarkers] = []
+    for each in sent:
+        at, outlet = each.outlet.spec.at, each.outlet
+        end = ends[at]
+        if isinstance(end, OffsetAt):
+            if outlet.sequence and end.offset == outlet.end + each.markers:
+                written.append(each)
+        elif isinstance(end, BrokerError) and end.code == codes.UNKNOWN_TOPIC_OR_PARTITION:
+            unknown = at
+    return unknown, written
