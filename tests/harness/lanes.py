@@ -14,6 +14,7 @@ from typing import Any
 
 from causeway.cluster import Cluster, OffsetAt, TopicMetadata
 from causeway.config import ClientSettings, to_wire
+from causeway.errors import CausewayError
 from causeway.link_topics import Outlet
 from causeway.model import Pair, State, TopicPartition
 from causeway.relay import (
@@ -265,5 +266,7 @@ def _described(cluster: Cluster, topic: str) -> TopicMetadata:
 
 
 def _offset(answer: object) -> int:
+    if isinstance(answer, CausewayError):
+        raise answer
     assert isinstance(answer, OffsetAt), answer
     return answer.offset

@@ -115,7 +115,9 @@ def writing(
         writer.end()
 
 
-def write_transactions(source: KafkaTools, topic: str, count: int, seed: int) -> None:
+def write_transactions(
+    source: KafkaTools, topic: str, count: int, seed: int, *, partitions: int = 2
+) -> None:
     """Of one to thirty records, every fourth of them aborted: gaps everywhere."""
     chance = random.Random(seed)
     with source.transactional(f"{topic}-writer") as transactions:
@@ -124,7 +126,9 @@ def write_transactions(source: KafkaTools, topic: str, count: int, seed: int) ->
             for index in range(chance.randint(1, 30)):
                 transactions.send(
                     topic,
-                    Outgoing(value=b"%d %d" % (number, index), partition=chance.randrange(2)),
+                    Outgoing(
+                        value=b"%d %d" % (number, index), partition=chance.randrange(partitions)
+                    ),
                 )
             if number % 4 == 3:
                 transactions.abort()

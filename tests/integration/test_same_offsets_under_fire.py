@@ -16,6 +16,7 @@ from causeway.cluster import filling, transactions
 from causeway.model import TopicPartition
 from tests.harness import writers
 from tests.harness.battle import SEED, Ground, battle, ground_of
+from tests.harness.broken_logs import cut_off_batches
 from tests.harness.mirror import FOREVER
 from tests.harness.storms import LEASE_S, PATIENT_S, Storm, keeps
 from tests.harness.waiting import await_until
@@ -100,5 +101,50 @@ def test_a_marker_of_a_dead_lane_arrives_late(ground: Ground, prefix: str, late:
         it.await_mirrored(timeout=60)
         proxy.release(ports)
         it.written(3)
+        it.await_mirrored()
+        it.assert_same_offsets()
+
+
+CASES = [
+    (n, lane, first)
+    for n in range(1, 5)
+    for lane in ("alive", "killed")
+    for first in ("marker", "record")
+]
+QUICK = {(1, "alive", "marker"), (2, "killed", "marker"), (3, "alive", "record")}
+
+
+@pytest.mark.parametrize(
+    ("lost", "lane", "first"),
+    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES],
+)
+def test_a_target_that_lost_acknowledged_records_and_markers(
+    ground: Ground, prefix: str, lost: int, lane: str, first: str
+) -> None:
+    """As an unclean election does: the log of the new leader ends with a record, or with a marker.
+    The same offsets are written again, or the partition stops; none has another record."""
+    with battle(ground, prefix, lease_s=LEASE_S, patience_s=PATIENT_S) as it:
+        it.create()
+        it.claim(keeps=keeps("markers"))
+        it.driver.start_lane(0)
+        with it.source.transactional(it.topic) as one:
+            for turn in range(6):
+                one.begin()
+                one.send(it.topic, b"record %d" % turn)
+                (one.abort if turn == 3 else one.commit)()
+                it.source.await_transactions(it.topic)
+                it.await_mirrored()
+            if lane == "killed":
+                it.driver.kill(0)
+            ground.target.kill()
+            end = cut_off_batches(ground.target, it.name, 0, lost)
+            ground.target.restart()
+            assert end < it.source.offsets(it.topic)[0]
+            if lane == "killed":
+                it.driver.start_lane(1)
+            one.begin()
+            one.send(it.topic, b"more")
+            (one.abort if first == "marker" else one.commit)()
+            it.source.await_transactions(it.topic)
         it.await_mirrored()
         it.assert_same_offsets()
