@@ -419,6 +419,7 @@ def test_offset_syncs_have_the_same_numbers_on_both_sides(
         assert all(upstream == downstream for upstream, downstream in syncs())
 
 
+@pytest.mark.slow
 def test_the_beginning_is_shown_while_it_is_filled(
     source: KafkaTools,
     target: KafkaTools,

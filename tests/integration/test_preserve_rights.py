@@ -110,6 +110,7 @@ def target(source_cluster: LocalCluster, source: KafkaTools, tmp_path: Path) -> 
         cluster.destroy()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_what_is_missing_is_named_and_what_is_granted_is_enough(
     target: Target, source: KafkaTools, tmp_path: Path

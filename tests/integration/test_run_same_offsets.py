@@ -57,7 +57,10 @@ def numbered(count: int, partitions: int, text: str = "") -> list[Outgoing]:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("policy", "way"), [("default", "markers"), ("identity", "transactions")])
+@pytest.mark.parametrize(
+    ("policy", "way"),
+    [("default", "markers"), pytest.param("identity", "transactions", marks=pytest.mark.slow)],
+)
 def test_every_record_has_its_offset(
     source: KafkaTools,
     target: KafkaTools,
@@ -327,7 +330,7 @@ def test_a_recreated_topic_stops_until_it_is_filled_again(
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("filler", ["allow", "stop"])
+@pytest.mark.parametrize("filler", ["allow", pytest.param("stop", marks=pytest.mark.slow)])
 def test_a_compacted_topic(
     source: KafkaTools,
     target: KafkaTools,

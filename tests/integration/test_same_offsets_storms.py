@@ -81,10 +81,9 @@ def test_lanes_and_brokers_of_both_sides_suffer(
         assert it.assert_same_offsets(why=f"seed {SEED}: {done}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lane", ["killed", "alive"])
-@pytest.mark.parametrize(
-    "leader", [pytest.param("moves", marks=pytest.mark.slow), pytest.param("stays")]
-)
+@pytest.mark.parametrize("leader", ["moves", "stays"])
 def test_a_broker_freezes_with_a_marker_in_its_socket(
     ground: Ground, prefix: str, lane: str, leader: str
 ) -> None:
@@ -126,12 +125,9 @@ def test_a_broker_freezes_with_a_marker_in_its_socket(
         it.assert_same_offsets()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("key", "rate"),
-    [
-        ("producer_byte_rate", 20_000),
-        pytest.param("request_percentage", 0.5, marks=pytest.mark.slow),
-    ],
+    ("key", "rate"), [("producer_byte_rate", 20_000), ("request_percentage", 0.5)]
 )
 def test_a_target_throttles_while_lanes_die(
     ground: Ground, prefix: str, key: str, rate: float
@@ -164,9 +160,8 @@ def test_brokers_die_while_the_beginning_is_filled(ground: Ground, prefix: str) 
         assert it.target.offsets(it.name) == {0: start + 100}
 
 
-@pytest.mark.parametrize(
-    "lane", [pytest.param("alive"), pytest.param("killed", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("lane", ["alive", "killed"])
 def test_an_unclean_election_on_the_target(ground: Ground, prefix: str, lane: str) -> None:
     """What a leader had acknowledged alone is lost. The same offsets are written again."""
     unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1", **FOREVER}

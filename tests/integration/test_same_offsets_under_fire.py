@@ -34,7 +34,13 @@ def ground() -> Iterator[Ground]:
 
 
 @WAYS
-@pytest.mark.parametrize("brokers", [False, True], ids=["lanes", "brokers"])
+@pytest.mark.parametrize(
+    "brokers",
+    [
+        pytest.param(False, id="lanes"),
+        pytest.param(True, id="brokers", marks=pytest.mark.slow),
+    ],
+)
 def test_lanes_killed_and_frozen_amid_transactions(
     ground: Ground, prefix: str, gaps: str, brokers: bool
 ) -> None:
