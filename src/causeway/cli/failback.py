@@ -210,14 +210,17 @@ def _show_offsets(out: Output, each: FailedBack, source: str) -> None:
         out.print(f"{name} does not keep its offsets: they are translated from here on")
     if blocked := sorted(each.keeps.blocked.difference(each.refilled, each.translated)):
         what = f"{', '.join(blocked)} cannot keep its offsets as it is:"
+        them, their = "it", "its"
         if len(blocked) > 1:
             what = f"{', '.join(blocked)} cannot keep their offsets as they are:"
+            them, their = "them", "their"
         why = "stock Kafka cannot cut the end of a log"
         if not each.keeps.beyond:
             why = "the target has deleted the records right behind the cutover"
         out.print(labelled(what, why, "bold red"))
-        out.print(f"  --refill deletes it on {source}, and fills it with the same offsets: {again}")
-        out.print("  --translate keeps its records, and translates offsets from here on")
+        deletes = f"--refill deletes {them} on {source}, and fills {them} with the same offsets"
+        out.print(f"  {deletes}: {again}")
+        out.print(f"  --translate keeps {their} records, and translates offsets from here on")
     elif each.keeps.topics and not (each.refilled or each.translated):
         out.print("offsets stay the same, and nothing is copied again")
 

@@ -241,7 +241,8 @@ def _detail(out: Output, each: FailedOver) -> None:
     _opened(out, each)
     if each.changed and same_offsets(each.cuts):
         out.print(
-            "if such an offset is beyond the cut, set it to the cut: it is behind what is missing"
+            "if such an offset is beyond the cut, set it to the cut: new records get the offsets "
+            "behind the cut"
         )
     out.print()
 

@@ -1,13 +1,13 @@
-"""Fills offsets of a partition that is ours alone, without a record that a reader sees.
+"""Fills offsets of a partition to which only this link writes.
 
-A marker takes one offset: an aborted transaction ends with one, also without any record. Filler, in
-aborted transactions, takes many: readers with isolation level read_uncommitted see it until it is
-deleted or compacted. For both, the transactional id belongs to the one partition.
+A marker takes one offset: an aborted transaction ends with one, also without any record. Filler
+takes many offsets: records in an aborted transaction, which read_uncommitted consumers see until
+they are deleted or compacted. Each partition has a transactional id of its own.
 
 No request of a transaction is sent again if its answer is lost: the first one could be carried out
-late, and take an offset that a record needs. The error is raised instead. Then, and after any other
-error, the caller takes the id again with `transactions.begin`, which refuses late requests and ends
-an open transaction with a marker, and looks at the log's end again.
+late, and take an offset that a record needs. The error is raised instead. After each error the
+caller takes the id again with `transactions.begin`, which refuses late requests and ends an open
+transaction with a marker, and looks at the log's end again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _MARGIN_S: Final = 1.0  # an attempt cut short would only hide why the ones befo
 def delete_records(
     cluster: ClusterClient, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | CausewayError]:
-    """Deletes the records below each offset; where each log starts then. Needs DELETE. A topic
-    whose cleanup.policy lacks "delete" refuses (POLICY_VIOLATION), and so does one whose log ends
-    below the offset (OFFSET_OUT_OF_RANGE)."""
+    """Deletes the records below each offset. Returns where each log starts then. Needs DELETE.
+    A topic whose cleanup.policy lacks "delete" refuses (POLICY_VIOLATION), and so does one whose
+    log ends below the offset (OFFSET_OUT_OF_RANGE)."""
     return at_leaders(
         cluster,
         offsets,
@@ -121,8 +121,8 @@ def _expect(cluster: ClusterClient, at: TopicPartition, end: int) -> None:
 
 
 def _await_marker(coordinator: _Coordinator, transaction: Transaction) -> None:
-    """The coordinator answers the end of a transaction before its marker is in the log, and a
-    repetition after that."""
+    """Ends the transaction again: the coordinator answers the first request before its marker is in
+    the log, and a repetition after that."""
     transactions.end(coordinator, transaction, commit=False)
 
 
@@ -168,8 +168,8 @@ class _Appending:
 
 
 class _Coordinator:
-    """Sends requests to the coordinator of one transaction, whose broker it remembers. Sends none
-    again that may have reached a broker."""
+    """Sends requests to the coordinator of one transaction, whose broker it remembers. Never
+    repeats a request that may have reached a broker."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster

@@ -162,7 +162,7 @@ class FlowKeys(FlowSwitch):
         "causeway.offsets.preserve.topics",
         PATTERNS,
         "",
-        "Topics that keep their offsets even with `causeway.offsets = translate`.",
+        "Topics that keep their offsets although `causeway.offsets` is `translate`.",
     )
     offset_gaps: Literal["auto", "markers", "transactions"] = key(
         "causeway.offsets.gaps",
@@ -176,14 +176,14 @@ class FlowKeys(FlowSwitch):
         "causeway.offsets.filler",
         choice("allow", "stop"),
         "allow",
-        "Whether large gaps of compacted topics may be filled with aborted records, which"
-        " read_uncommitted consumers see, or stop the partition.",
+        "`allow`: large gaps of compacted topics are filled with aborted records, which"
+        " read_uncommitted consumers see. `stop`: such a gap stops the partition.",
     )
     offset_filler_from: int = key(
         "causeway.offsets.filler.from",
         whole(2, LONG_MAX),
         10_000,
-        "The number of offsets from which on a gap of a compacted topic is large.",
+        "A gap of a compacted topic is large if it has at least so many offsets.",
     )
     on_data_loss: Literal["stop", "continue"] = key(
         "causeway.on.data.loss",

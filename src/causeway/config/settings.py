@@ -188,8 +188,8 @@ class LinkSettings(FlowKeys):
         return self.offsets == "preserve" or excludes(self.preserve_topics, topic)
 
     def is_sole_writer(self, topic: str) -> bool:
-        """Whether this link alone writes to the mirror of `topic` (a name on the source). To keep
-        offsets means that, unless the file says otherwise; then the topic is refused."""
+        """Whether this link alone writes to the mirror of `topic` (a name on the source). A topic
+        that keeps its offsets needs that. If the file says otherwise, the topic is refused."""
         return self.sole_writer or self.preserves(topic)
 
     @property

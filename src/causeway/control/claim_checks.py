@@ -15,8 +15,8 @@ else                                           stop, until `restart --adopt` ack
 
 The new pair is durable before a record from L on is sent: the sequence then means that record.
 
-If the partition keeps its offsets, a lane then fills those from T to L. If it is still filling its
-beginning, the beginning goes up to L.
+If the partition keeps its offsets, a lane then fills those from T to L. If the lane still fills the
+beginning, the beginning then ends at L.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which topics can keep their offsets, and how the offsets without a record are filled.
 
-To keep offsets, each source partition writes alone to the target partition of its number, exactly
-once, and makes at most one record of each of its records. Dropped records become gaps.
+To keep offsets, a target partition gets the records of the source partition with its number alone:
+each one exactly once, and at most one record out of each. Dropped records become gaps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from causeway.wire import apis, is_unsupported
 Way = Literal["markers", "transactions"]
 FILLED_PER_S: Final = 3_000_000  # offsets of a partition's beginning, measured
 _RIGHT: Final = "CLUSTER_ACTION"
-_TRANSLATE: Final = "or let its offsets be translated (causeway.offsets = translate)"
+_TRANSLATE: Final = "or translate its offsets (causeway.offsets = translate)"
 # These alone make several rows of one in a transform; see transform/plan/refusals.py.
 _MULTIPLIES: Final = re.compile(r"(?i)\b((?:pos)?explode|inline|json_tuple)(?:_outer)?\s*\(")
 _ROUTES: Final = re.compile(r"(?i)\bas\s+[`\"]?(topic|partition)\b")
@@ -43,23 +43,23 @@ def refusal(
     if link.delivery != "exactly-once":
         return refused(
             topic,
-            f"causeway.delivery = {link.delivery}: a record that comes twice would take the offset "
-            "of the next one",
+            f"causeway.delivery = {link.delivery}: a record that is written twice would take the "
+            "offset of the next one",
             "remove that key",
             link,
         )
     if link.partitioning != "same":
         return refused(
             topic,
-            "keys choose the target partitions, so its records do not stay together",
-            "mirror it by a MirrorMaker 2 file",
+            "keys choose the target partitions, so records of one partition go to several",
+            "mirror it with a MirrorMaker 2 file",
             link,
         )
     if there > partitions:
         return refused(
             topic,
             f"{target} on {link.target.alias} has {there} partitions, and {topic} has {partitions}",
-            f"delete {target} so that it is created with as many",
+            f"delete {target}, which a run then creates with {partitions}",
             link,
         )
     if transform is not None and (why := _why_not_one(transform)) is not None:
@@ -68,8 +68,8 @@ def refusal(
 
 
 def _why_not_one(transform: TransformSettings) -> str | None:
-    """Why several records may come of one, or a record may go elsewhere, as far as the text shows.
-    Rules keep each record, and only it."""
+    """Why the transform may make several records of one, or choose other partitions, as far as its
+    text shows. Rules do neither."""
     if transform.python is not None:
         return "is a Python function, which may make several records of one"
     if (found := _MULTIPLIES.search(transform.sql or "")) is not None:
@@ -91,14 +91,14 @@ def refused(topic: str, cause: str, remedy: str, link: LinkSettings) -> ConfigEr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """How gaps are filled. `lacks`: why not by markers, though the file leaves it open."""
+    """How gaps are filled. `lacks`: why not by markers, with causeway.offsets.gaps = auto."""
 
     way: Way
     lacks: str | None = None
 
 
 def filling(link: LinkSettings, target: Cluster) -> Filling:
-    """The way that the file names; if it leaves it open, by our rights on the target. Raises
+    """The way that the file names; with `auto`, the way that our rights on the target allow. Raises
     CausewayError."""
     if link.offset_gaps != "auto":
         return Filling(way=link.offset_gaps)
@@ -115,9 +115,9 @@ def filling(link: LinkSettings, target: Cluster) -> Filling:
     if rights is not None and _RIGHT in rights:
         return Filling(way="markers")
     lacks = f"{_RIGHT} on the cluster {alias} is not granted"
-    if not rights:  # without DESCRIBE it names none
+    if not rights:  # without DESCRIBE a broker names none
         lacks = (
-            f"{alias} does not say whether {_RIGHT} on the cluster is granted, which needs "
-            "DESCRIBE on the cluster, too"
+            f"{alias} does not say whether {_RIGHT} on the cluster is granted (grant DESCRIBE on "
+            "the cluster as well)"
         )
     return Filling(way="transactions", lacks=lacks)

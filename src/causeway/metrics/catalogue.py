@@ -90,10 +90,10 @@ _TABLE: Final[Mapping[str, Mapping[tuple[str, ...], Mapping[str, str]]]] = {
             "mirrored, or they are damaged. Offsets that were deleted during the first copy do "
             "not count.",
             "causeway_preserving": "1 if the partition preserves offsets; no sample otherwise.",
-            "causeway_preserving_offsets_left": "Offsets of a partition that preserves offsets "
-            "that are yet to be filled before its first record; 0 once it mirrors.",
-            "causeway_gaps_filled_total": "Gaps that were filled in this run, of a partition that "
-            "preserves offsets.",
+            "causeway_preserving_offsets_left": "Offsets below the first record of a partition "
+            "that preserves offsets that are not filled yet; 0 once it mirrors.",
+            "causeway_gaps_filled_total": "Gaps of a partition that preserves offsets that were "
+            "filled in this run.",
             "causeway_partition_offset_map_points": "Points of the map that translates offsets;"
             " at most 1,024, then some are removed.",
         },

@@ -123,7 +123,7 @@ def _offsets(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
     if topics:
         yield BehaviourDifference(
             f"offsets of the records of {topics}",
-            "others than on the source",
+            "differ from those on the source",
             "the same as on the source",
         )
 

@@ -1,8 +1,8 @@
 """The WriteTxnMarkers request and response (API 27, version 1), written by hand.
 
-A marker takes one offset of its partition, and no reader sees it. It has no sequence: the broker
-appends it as often as it is asked, unless the producer has a higher epoch in the partition by then.
-It takes over a higher epoch; then the producer's next batch has sequence 0.
+A marker takes one offset of its partition, and no consumer sees it. It has no sequence, so the
+broker appends a repeated marker again. It refuses a marker with a lower epoch than the producer has
+in the partition. After a marker with a higher epoch, the producer's next batch has sequence 0.
 
 A broker never answers a request (2.8 to 4.3) in which it knows one partition and, behind that, does
 not know another one, for example a deleted one. Lanes look for that after some seconds.
@@ -40,8 +40,8 @@ Marked = tuple[int, bytes, int]
 
 
 class Marker(NamedTuple):
-    """`count` markers, one after the other, which abort a transaction of that producer and epoch;
-    none need be open."""
+    """`count` markers, one after the other. Each aborts a transaction of that producer and epoch,
+    which need not exist."""
 
     producer_id: int
     epoch: int
@@ -83,7 +83,7 @@ def parse(frame: memoryview) -> tuple[int, dict[Marked, int]]:
 
     Brokers answer once for all entries of a producer in a partition, with the code of the entry
     that was done last. So 0 does not prove that they appended each of several markers. The end of
-    the log does, and so does the base offset of the next batch. Raises ProtocolError.
+    the log proves it, and so does the base offset of the next batch. Raises ProtocolError.
     """
     try:
         return _parse(frame)

@@ -1,4 +1,4 @@
-"""Prepares what is needed before partitions begin that keep their offsets."""
+"""Prepares partitions that keep their offsets, before they begin."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _READS = 100  # of a log without records, before its start is taken
 
 
 class Beginning(NamedTuple):
-    """`never_fed`: nothing was mirrored of the partition before; `taken_over`: the target has
-    records that another tool has copied."""
+    """`never_fed`: no record of the partition was mirrored before; `taken_over`: another tool has
+    copied the records that the target has."""
 
     one: Candidate
     begin: Begin
@@ -30,15 +30,15 @@ class Beginning(NamedTuple):
 
 
 def prepared(begins: Sequence[Beginning], sides: Sides, found: Found) -> list[Beginning]:
-    """Those of `begins` that can begin now, at their first records; the others get a trouble in
-    `found`. Raises CausewayError."""
+    """Those of `begins` that can begin now, at their first records. For the others `found` gets the
+    error. Raises CausewayError."""
     raised = [each._replace(begin=_at_first_record(each, sides.source)) for each in begins]
     return _with_room(raised, sides.target_admin, found)
 
 
 def _at_first_record(beginning: Beginning, source: Cluster) -> Begin:
-    """A compacted log may begin with a large gap. As a part of the beginning it is deleted again,
-    so no reader sees its filler."""
+    """A compacted log may begin with a large gap. Its filler is deleted with the beginning, so that
+    no consumer sees it later."""
     one, begin = beginning.one, beginning.begin
     offsets = one.offsets
     is_first = begin.start <= begin.offsets_from == offsets.log_start
@@ -49,7 +49,7 @@ def _at_first_record(beginning: Beginning, source: Cluster) -> Begin:
             source, one.at, offsets.log_start, offsets.end, committed=one.link.fetch.read_committed
         )
     except CausewayError:
-        return begin  # such as a log that begins later by now: its lane finds out
+        return begin  # such as a log that begins later now: its lane meets the error, too
     is_large = first - begin.start >= one.link.offset_filler_from
     return replace(begin, offsets_from=first) if is_large else begin
 
@@ -75,8 +75,8 @@ def first_record(
 
 
 def _with_room(begins: Sequence[Beginning], target: Cluster, found: Found) -> list[Beginning]:
-    """A compacted topic refuses to delete a beginning, so its configs let it;
-    control/configs.py takes them back afterwards."""
+    """A broker refuses to delete records of a topic that is only compacted, so the topic's configs
+    change meanwhile. control/configs.py takes them back afterwards."""
     wanted = {
         one.topic.target
         for one, begin, *_ in begins

@@ -64,8 +64,8 @@ class Candidate:
 
     @property
     def keeps(self) -> bool:
-        """Whether it is to keep its offsets. A person may have asked otherwise, for as long as the
-        target topic is the same."""
+        """Whether it keeps its offsets. A person may have asked to translate them; that holds as
+        long as the target topic is the same."""
         known, topic, start = self.progress, self.topic, self.start
         asked = self.wish.translate
         if start is not None and (known is None or known.begun != start.by):
@@ -147,7 +147,7 @@ class BeginBehind:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IfSame:
     """Keep offsets: `then`, if the target's last records before `end` are the source's at the same
-    offsets. `marked`: their headers may differ, and either side may lack some."""
+    offsets, else `otherwise`. `marked`: headers may differ, and either side may lack records."""
 
     then: Begin | GoOn
     end: int

@@ -1,4 +1,4 @@
-"""Decides how a partition begins that keeps its offsets. Pure.
+"""Decides how a partition that keeps its offsets begins. Pure.
 
     target   ·······filler·······S═══records═══E►     E, the log end, is the position
     source          ·············S═══records═══════►  S, where the mirror begins
@@ -29,8 +29,8 @@ TO_TRANSLATE = "causeway restart --translate"
 
 
 def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Stop:
-    """The decision about a partition that no lane of this link has relayed with its offsets. `cut`:
-    the directive by which it begins."""
+    """The decision about a partition that this link has not mirrored with the same offsets yet.
+    `cut`: the directive that says where it begins."""
     offsets, link, partition = one.offsets, one.link, one.partition
     end, first = offsets.target_ends[partition], offsets.target_starts.get(partition, 0)
     target = f"{one.topic.target} on {link.target.alias}"
@@ -49,7 +49,7 @@ def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Sto
     if end > offsets.end:
         beyond = f"{target} ends at {end}, and {one.at} at {offsets.end}"
         if cut is not None:
-            beyond += f": it has up to {end - offsets.end} records that were never mirrored"
+            beyond += f": {target} has up to {end - offsets.end} records that were never mirrored"
         return _stop(one, beyond)
     if end < offsets.log_start:
         return _stop(
@@ -70,7 +70,7 @@ def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Sto
 
 
 def _only_marks(one: Candidate) -> bool:
-    """Whether its treatments change no more than headers, and leave records out."""
+    """Whether its treatments only change headers, and leave records out."""
     kinds = {step.kind for step in one.link.treatments_of(one.topic.source)}
     return bool(kinds) and kinds <= _MARKS and one.link.transform_of(one.topic.source) is None
 
@@ -80,7 +80,7 @@ def go_on(one: Candidate, progress: PartitionProgress) -> IfSame | Stop:
     (outlet,) = progress.outlets
     end = one.offsets.target_ends[one.partition]
     otherwise = _stop(
-        one, f"{one.at} was mirrored with translated offsets, which are others on the target"
+        one, f"{one.at} was mirrored with translated offsets, which differ on the target"
     )
     alike = progress.transform == one.transform and (one.transform is None or _only_marks(one))
     if outlet.pair.source != outlet.pair.target or not alike:
@@ -108,7 +108,7 @@ def translate(
         progress=progress,
         otherwise=Stop(
             reason=f"{one.topic.source} kept its offsets until now, and {one.topic.target} does "
-            f"not show where it has come to ({claim_checks.ACT})"
+            f"not show up to where it was mirrored ({claim_checks.ACT})"
         ),
     )
 

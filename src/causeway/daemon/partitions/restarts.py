@@ -3,8 +3,8 @@
     refill    lanes let go ─► the target topic is deleted ─► its progress is forgotten ─► the next
               look creates it, and claims it like a new one
 
-Each step may be done already: a driver that dies is followed by one that repeats the request. A
-topic with another id is left alone.
+Each step may be done already, because the successor of a dead driver repeats the request. A topic
+with another id is not deleted.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def refill(
     claimer: Claimer,
     revoke: Callable[[Iterable[TopicPartition]], bool],
 ) -> bool:
-    """Deletes the target topics of `wanted`, source topics with the ids of their target topics, and
-    forgets their progress. False if that has to be tried again: a lane still holds a partition, or
-    a topic is not gone yet. A topic that cannot be deleted stops. Raises CausewayError."""
+    """Deletes target topics, and forgets their progress. `wanted`: the ids of the target topics by
+    source topic. False if that has to be tried again: a lane still holds a partition, or a topic is
+    not gone yet. If a topic cannot be deleted, its partitions stop. Raises CausewayError."""
     for name, topic_id in wanted.items():
         known = {
             at: progress
@@ -80,13 +80,13 @@ def refill(
 
 
 def _is_for(progress: PartitionProgress, topic_id: str) -> bool:
-    """Whether it says what the topic with that id has. A partition that stopped before it was
-    claimed says nothing."""
+    """Whether `progress` is about the target topic with that id, or about none: the partition
+    stopped before it was claimed."""
     return not progress.outlets or any(each.topic_id == topic_id for each in progress.outlets)
 
 
 def _delete(target: Cluster, topic_id: str) -> bool:
-    """Whether the topic with that id is gone; it is deleted before. Raises CausewayError."""
+    """Deletes the topic with that id; whether it is gone. Raises CausewayError."""
     found = [each for each in target.metadata(None).topics.values() if each.topic_id == topic_id]
     for topic in found:
         error = target.delete_topics([topic.name])[topic.name]

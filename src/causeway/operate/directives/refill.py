@@ -1,6 +1,6 @@
 """Deletes the mirror of a topic that keeps its offsets, and has it mirrored again from the start.
 
-The driver does it (daemon/partitions/restarts.py). Here is what it costs, and the request.
+The driver does it (daemon/partitions/restarts.py). This module finds the cost, and requests it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ COPIED_PER_S: Final = 100_000_000  # bytes, for an estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refill:
-    """What it costs to fill a topic again, and what came of it. `offsets`: of the source's logs, at
-    most one record each; `size`: about so many bytes; `fills`: offsets below the source's logs,
+    """The cost of filling a topic again, and the outcome. `offsets`: of the source's logs, at most
+    one record each; `size`: about so many bytes; `fills`: offsets below the source's logs,
     which are filled first; `seconds`: about so long. `outcome`: None if it was only shown."""
 
     link: str
@@ -85,7 +85,7 @@ def _id_of(request: DirectiveRequest, topic: str, target: str) -> str:
         for outlet in progress.outlets if at.topic == topic else ():
             return outlet.topic_id
     cause = f"{target} on {request.link.target.alias} does not exist"
-    raise RefusedError(_REFILL, topic, cause, remedy="a driver creates it and fills it")
+    raise RefusedError(_REFILL, topic, cause, remedy="a driver that runs creates it and fills it")
 
 
 def _cost(link: LinkSettings, source: Cluster, topic: str, target: str) -> Refill:

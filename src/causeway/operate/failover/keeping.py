@@ -1,6 +1,6 @@
-"""Whether the way back can keep the offsets of topics whose mirror kept them.
+"""Whether a failback can keep the offsets of topics whose mirror kept them.
 
-old source  ……………………│ E                  its log ends at the cut: the way back goes on there
+old source  ……………………│ E                  its log ends at the cut: the reverse link goes on there
 old target  ……………………│ E ── new ──►
 old source  ……………………│ E ─ more ─│        an offset that is taken stays taken: stock Kafka
                                           cannot cut the end of a log
@@ -20,7 +20,7 @@ from causeway.operate.failover.unmirrored import UnmirroredRecords
 
 
 class Otherwise(StrEnum):
-    """How topics go on that cannot keep their offsets as they are."""
+    """How topics go on if they cannot keep their offsets as they are."""
 
     REFILL = "refill"  # deleted on the old source, and filled again with the same offsets
     TRANSLATE = "translate"
@@ -28,9 +28,10 @@ class Otherwise(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturningOffsets:
-    """`topics`: those that the way back is to keep the offsets of. `beyond`: by how many offsets
-    logs of the old source go beyond the start of the way back; `blocked`: the topics that cannot go
-    on with their offsets for that reason, or because the old target has deleted what follows."""
+    """`topics`: those whose offsets the mirror kept, and the reverse link preserves. `beyond`: by
+    how many offsets logs of the old source go beyond the start of the reverse link. `blocked`: the
+    topics that cannot keep their offsets for that reason, or because the old target has deleted the
+    records that follow."""
 
     topics: frozenset[str] = frozenset()
     beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -48,7 +49,7 @@ def returning_offsets(
     beyond = {
         at: end - start for at, end in ends.items() if end > (start := sighting.starts.get(at, 0))
     }
-    # A log without records is filled up to whatever is left.
+    # An empty log is filled up to the first record that is left.
     gone = {at for at in sighting.gone if ends.get(at, 0) > 0}
     blocked = frozenset(at.topic for at in beyond.keys() | gone)
     return ReturningOffsets(topics=kept, beyond=beyond, blocked=blocked)

@@ -1,4 +1,4 @@
-"""Finds what a run needs, and lacks, to keep the offsets of topics."""
+"""Finds how a run keeps the offsets of topics, and which rights it lacks for that."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _ROUTES: Final = {"topic", "partition"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptOffsets:
     """Of one topic: how many offsets of its partitions are filled at the beginning, and about how
-    many seconds that takes. `sees_filler`: read_uncommitted
-    consumers may see filler."""
+    many seconds that takes. `sees_filler`: read_uncommitted consumers may see filler."""
 
     topic: str
     fills: int
@@ -130,7 +129,7 @@ def _lacking(
                 error=AuthorizationError(
                     "keep the offsets of",
                     names[name],
-                    f"what fills the beginning of {name} on {alias} has to be deleted again",
+                    f"the filler at the beginning of {name} on {alias} could not be deleted",
                     remedy=f"grant DELETE on {name}",
                 ),
             )
@@ -141,7 +140,7 @@ def _lacking(
             error=AuthorizationError(
                 "keep the offsets of",
                 link.name,
-                f"the gaps of its topics are filled with transactional ids that {alias} denies",
+                f"{alias} denies the transactional ids that fill gaps",
                 remedy=f"grant WRITE on transactional ids with the prefix {link.offsets_id}",
             ),
         )

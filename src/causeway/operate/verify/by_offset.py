@@ -4,7 +4,7 @@ on both sides.
     source  10 11 .. 13      whole batches with the same offsets and bytes are not unpacked
     target  10 11 .. 13      otherwise records are compared, offset by offset
 
-The target is read as a read_committed consumer reads it, whoever wrote a record.
+The target is read as a read_committed consumer reads it, with the records of all writers.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _MOST_ODD = 20_000  # after so many the search ends
 _AT_ONCE_BYTES = 32 * 1024 * 1024
 _NO_RECORD = "the source has no record at this offset"
 _ANOTHER = "the source has another record at this offset"
-_FILLER = "a filler record, which no reader should see"
+_FILLER = "a filler record, which no read_committed consumer should see"
 
 
 class _Odd(NamedTuple):
-    """What does not fit at one offset: hashes of both records, None: no record. `detail`: which
-    parts differ, or what kind of record it is."""
+    """A difference at one offset: hashes of both records; None: no record. `detail`: which parts
+    differ, or what kind of record it is."""
 
     source: int | None
     target: int | None
@@ -116,7 +116,7 @@ class _OffsetWalk:
         return _resolve(self._at, compacted=self._found.range.feed.compacted)
 
     def finish(self) -> None:
-        """Completes the outcome: sorts what does not fit, and counts it."""
+        """Completes the outcome: sorts the differences, and counts them."""
         found = self._found
         differences, one_sided = self._resolved()
         if self._not_looked_into is not None:

@@ -106,8 +106,8 @@ def _kept_piece(batch: Batch, end: int) -> Piece:
 def of_visible(
     cluster: Cluster, found: RangeOutcome, start: int, end: int, spent: Spent
 ) -> Iterator[Piece]:
-    """What a read_committed consumer reads on the target, from offset `start` up to `end`, whoever
-    wrote it. Raises CausewayError."""
+    """The records that a read_committed consumer reads on the target, from offset `start` up to
+    `end`, of all writers. Raises CausewayError."""
     part = found.range
     at = part.feed.target
     ahead = _ahead(cluster, at, end, part.offset_bytes, spent, read_committed=True)

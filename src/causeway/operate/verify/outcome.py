@@ -121,9 +121,9 @@ class PartitionFeed:
     `alone`: no other producer may write to the target partition. `split` and `outlet`: if keys
     decide the target partition, how the series is divided and which part is meant. `steps`: the
     treatment of each record, without secrets. `earlier`: the records before the mirror began, of
-    any producer. `by_offset`: each record must have the same offset on both sides, whoever wrote
-    it; `compacted`: compaction may have removed records on one side. The topic ids keep results of
-    a deleted topic apart from its successor."""
+    any producer. `by_offset`: each record must have the same offset on both sides, of all
+    writers; `compacted`: compaction may have removed records on one side. The topic ids keep
+    results of a deleted topic apart from its successor."""
 
     link: str
     source: TopicPartition

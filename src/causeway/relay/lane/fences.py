@@ -1,4 +1,4 @@
-"""Keeps what earlier lanes have sent from filling offsets of a log, and finds out if one has."""
+"""Refuses late requests of earlier lanes that fill offsets, and finds those that arrived."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.responses import NeedsRecovery
 from causeway.wire import codes
 
-TRANSACTION_MS = 60_000  # a broker rolls back a fill whose lane has died after so long
+TRANSACTION_MS = 60_000  # after so long a broker rolls back a dead lane's transaction
 _UNSETTLED = "UNSETTLED"
 
 
@@ -48,7 +48,8 @@ def ends_elsewhere(at: TopicPartition, found: int, due: int) -> BrokerError:
 
 
 def failed(error: CausewayError) -> NeedsRecovery:
-    """Markers of another lane may be why: one whose lease has not run out yet."""
+    """The recovery that `error` needs. Another lane, whose lease has not run out yet, may have
+    written markers; then it is a rival."""
     rival = isinstance(error, DivergedError)
     if isinstance(error, BrokerError):
         rival = error.code in codes.OF_A_RIVAL or error.name == _UNSETTLED

@@ -1,4 +1,4 @@
-"""Fills the gaps of flows that keep the source's offsets, so that the next record gets its own.
+"""Fills the gaps of flows that keep offsets, so that the next record gets its source offset.
 
 all before it is acknowledged ──► fence, if earlier requests may arrive ──► fill ──► go on
                                                   markers: over a connection
@@ -107,9 +107,9 @@ class GapFiller:
         way = gaps.way(gap)
         if way is None:
             raise StopPartition(
-                f"the source has no records from offset {gap.start} to {gap.stop - 1}, which only "
-                "records that read_uncommitted consumers see could fill "
-                "(causeway.offsets.filler = allow)"
+                f"the source has no records from offset {gap.start} to {gap.stop - 1}: so large a "
+                "gap is filled with records that read_uncommitted consumers see, if the file has "
+                "causeway.offsets.filler = allow"
             )
         if flow.assignment.key in self._under_way:  # for an earlier assignment
             raise NeedsRecovery(
@@ -128,18 +128,17 @@ class GapFiller:
     # -- after a recovery -------------------------------------------------------------------------
 
     def _fence(self, flow: Flow, outlet: OutletState, gaps: Gaps, way: Way) -> None:
-        """Requests of before the last recovery may still arrive. None of them may be appended
-        behind the first marker: it has a higher epoch. Before it, nothing refuses them, so it is
-        sent only once none of them can arrive.
+        """Fences requests from before the last recovery, which may still arrive. The first marker
+        refuses them, because it has a higher epoch. Before that marker nothing refuses them, so it
+        is sent only when none of them can arrive.
 
         If transactions fill the gap, the epoch of the data stays. A higher one would be in the log
-        with the first batch only; a successor, who cannot know of it, would not refuse that batch.
+        with the first batch only. A successor that has not seen it would not refuse that batch.
         """
         settled_at = max(flow.late_by, flow.rival_by)
         if flow.sought_at < settled_at:
             raise NeedsRecovery(
-                f"offset {outlet.end} has no record: waits until nothing that was sent before can "
-                "arrive any more",
+                f"offset {outlet.end} has no record: waits until no earlier request can arrive",
                 unsettled=True,
                 failure=False,
                 not_before=settled_at,
@@ -147,8 +146,9 @@ class GapFiller:
         producer_id, epoch = outlet.producer
         if epoch + 1 >= HIGHEST_EPOCH:
             raise StopPartition(
-                f"its producer has used all {HIGHEST_EPOCH} epochs: `causeway restart --refill` "
-                "takes another one, and copies the topic again"
+                f"its producer has used all {HIGHEST_EPOCH} epochs (`causeway restart --refill "
+                f"{flow.assignment.source_partition.topic}` copies the topic again, with another "
+                "producer)"
             )
 
         def fenced(answer: Transaction | CausewayError | None) -> None:
@@ -172,7 +172,7 @@ class GapFiller:
     def _help(
         self, flow: Flow, work: Callable[[], T], then: Callable[[T | CausewayError], None]
     ) -> None:
-        """Has a helper's thread do `work`, which counts as a request without a response."""
+        """Does `work` in a helper's thread; it counts as a request without a response."""
         key, outlet = flow.assignment.key, flow.outlets[0]
 
         def done(answer: T | CausewayError) -> None:
@@ -268,9 +268,9 @@ class GapFiller:
             self._prove(unproved)
 
     def _prove(self, written: list[SentMarkers]) -> None:
-        """One answer for several markers does not tell that each of them was appended, and if the
-        epoch is a new one, a marker of an earlier epoch may have come before. The next record must
-        not be the one that shows it."""
+        """Asks for the ends of the logs before data follows. One answer for several markers does
+        not prove that each of them was appended. If the epoch is new, a marker of an earlier epoch
+        may have been appended before."""
 
         def ended(ends: Mapping[TopicPartition, int | CausewayError] | CausewayError) -> None:
             for flow, outlet, count in written:
@@ -357,7 +357,7 @@ class GapFiller:
                 gaps.transaction = fence(cluster, at, gap.start, fill_id(flow))
             count = min(EMPTY_TRANSACTIONS, gap.stop - gap.start)
             filling.fill_with_markers(cluster, gaps.transaction, at, count)
-            # A coordinator that takes over amid an end of a transaction writes its marker again.
+            # A coordinator that takes over while a transaction ends writes its marker again.
             expect_end(cluster, at, gap.start + count)
             return gap.start + count
 

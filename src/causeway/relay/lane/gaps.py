@@ -1,10 +1,10 @@
-"""The gaps of an outlet that keeps the source's offsets, and what waits behind them.
+"""The gaps of an outlet that keeps the source's offsets, and the batches that wait behind them.
 
-    pending        queue                       a gap is filled once all before it is acknowledged,
-    [batch][batch] │ gap [batch] gap [batch]   and what comes behind it is sent once it is filled
+    pending        queue                       a gap is filled when all before it is acknowledged,
+    [batch][batch] │ gap [batch] gap [batch]   and the batches behind it are sent when it is filled
 
 A batch carries a sequence, a marker does not: if a batch before a marker was refused, the marker
-would take the offset of the batch, and nothing could put that right. So neither is sent before the
+would take the offset of the batch, and no request can remove it. So neither is sent before the
 other is acknowledged.
 """
 
@@ -51,7 +51,7 @@ class Gaps:
         else:
             self.size += run.size
             if isinstance(run.payload, memoryview):
-                # It may wait long: its answer must not be kept in memory for it.
+                # The batch may wait long. A copy frees the memory of the fetch response.
                 run = run._replace(payload=bytes(run.payload))
         self.queue.append(run)
 
@@ -60,7 +60,7 @@ class Gaps:
         self.size = 0
 
     def reset(self, *, doubtful: bool) -> None:
-        """After a recovery. A doubt stays until something is sent that settles it."""
+        """After a recovery. A doubt stays until a fence, or an acknowledged batch."""
         self.clear()
         self.doubtful |= doubtful
         self.transaction = None
@@ -81,7 +81,7 @@ class Gaps:
         return settings.gaps
 
     def note(self, way: Way, offsets: int, *, whole: bool) -> None:
-        """Counts `offsets` that were filled; `whole`: with them a gap is filled."""
+        """Counts `offsets` that were filled; `whole`: they complete a gap."""
         filled = self.filled
         if whole and way != "beginning":
             filled = filled.replace(gaps=filled.gaps + 1)
@@ -95,9 +95,9 @@ class Gaps:
         return next((epoch for epoch in epochs if epoch >= 0), otherwise)
 
     def filled_to(self, end: int) -> list[Batch]:
-        """The first gap is filled up to `end`: the batches that are due now."""
+        """Notes that the first gap is filled up to `end`. Returns the batches to send now."""
         gap = self.first
-        if gap is None:  # it waits no longer
+        if gap is None:  # the queue was cleared meanwhile
             return []
         if end < gap.stop:
             self.queue[0] = gap._replace(start=end)

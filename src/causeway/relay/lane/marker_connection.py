@@ -1,8 +1,8 @@
 """Sends WriteTxnMarkers requests to a target broker, one at a time.
 
 Each marker takes one offset, and no consumer sees it. A marker has no sequence, so a lane must know
-the fate of each one. One request at a time keeps that simple; the gaps of all partitions of the
-broker share it.
+of each one whether it was written. So it sends one request at a time to a broker, with markers for
+the gaps of all its partitions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from causeway.relay.lane.outlet import OutletState
 from causeway.wire import Connection, Marker, codes, markers
 
 MOST_MARKERS = 500  # in a request: a broker takes some 100 ms for them
-SLOW_S = 3.0  # after so long it is looked up why there is no response
+SLOW_S = 3.0  # after so long a lane looks up why there is no response
 
 
 class SentMarkers(NamedTuple):
@@ -103,7 +103,8 @@ class MarkerConnection:
 
     def receive(self) -> Iterator[tuple[SentMarkers, int]]:
         """The markers that are answered, with the error code. Raises ConnectionError or
-        ProtocolError; then the connection is dead, and `abandon` names what stays unanswered."""
+        ProtocolError; then the connection is dead, and `abandon` names the markers without a
+        response."""
         for frame in self.connection.receive():
             number, errors = markers.parse(frame)
             if not self._sent or number != self._correlation_id:

@@ -115,8 +115,8 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     parts = chain.from_iterable(outlet.pending for outlet in touched)
     if must_wait(flow, chain(kept.batches, parts)):
         raise NeedsRecovery(
-            "its records are so old that the target may have forgotten what it got of them, or it "
-            "is claimed again: waits until nothing that was sent before can arrive any more",
+            "its records are so old that the target may have forgotten their sequences, or it is "
+            "claimed again: waits until no earlier request can arrive",
             unsettled=True,
             failure=False,
             not_before=flow.late_by,

@@ -3,10 +3,9 @@
     source   … 97 98 99 ·  101 102          ·: a gap, such as a commit marker
     target   … 97 98 99 ─ end at 100        goes on with offset 100, whatever was reported before
 
-The log itself proves it: its last record must be the source's record at the same offset, and if it
-has grown since the pair, each offset without a record of ours must be one without a record on the
-source. Everything else stops the partition, before anything is written behind a record that has
-another offset than on the source.
+The log must prove that it is a copy. Its last record must be the source's at the same offset. If
+the log has grown since the pair, the source must have no record where the log has none of ours.
+Otherwise the partition stops, before anything is written behind a record with another offset.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from causeway.relay.recovery.survey import RecoveryRequest, ResumedOutlet
 from causeway.relay.treatment import as_relayed
 
 REFILL = (
-    "`causeway restart --refill` copies the topic again with the same offsets, `causeway restart "
-    "--translate` goes on with translated offsets"
+    "`causeway restart --refill TOPIC` copies the topic again with the same offsets, `causeway "
+    "restart --translate TOPIC` goes on with translated offsets"
 )
 # So many of the newest stretches without a record of ours are compared with the source.
 COMPARED_STRETCHES = 64
@@ -63,8 +62,8 @@ def end_of_copy(
     found = _Producer(outlet.producer_epoch, pair.sequence)
     if known is not None:
         found = _Producer(known.producer_epoch, advance(known.last_sequence, 1))
-    # A pair may lie further on the source: what is between was passed over. What the target has
-    # lost before that was not.
+    # If the pair is further on the source, the offsets between were passed over. If the target's
+    # log ends before the pair, it has lost records, and these are written again.
     passed = pair.source if pair.source > pair.target <= end else 0
     position = max(end, passed)
     is_at_pair = end == pair.target and found == (outlet.producer_epoch, pair.sequence)
@@ -74,8 +73,8 @@ def end_of_copy(
         _check(source, target, passed)
         epoch = _epoch_before(source, end) if end > passed else -1
     if found.epoch < outlet.producer_epoch:
-        # A lane has taken that epoch, and what it sent may still arrive. An older epoch would not
-        # refuse that.
+        # A lane has used that epoch, and its requests may still arrive. An older epoch would not
+        # refuse them.
         found = _Producer(outlet.producer_epoch, 0)
     resumed = target.resumed(Pair(position, end, found.sequence), epoch)
     return replace(resumed, producer_epoch=found.epoch)
@@ -141,7 +140,7 @@ def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) ->
         return
     first = next(source.between(start, stop, target), None)
     if first is not None:
-        raise diverged(target, f"it has no record at offset {first.first}, the source has one")
+        raise diverged(target, f"it has no record at offset {first.first}, and the source has one")
 
 
 def _check_last(source: SourceLog, target: TargetLog, begin: int) -> None:
@@ -168,7 +167,7 @@ def _compare(source: SourceLog, target: TargetLog, records: Sequence[Record]) ->
         for index, record in enumerate(records_of(found)):
             there[found.source_offset(index)] = content_of(record)
     if last not in there and not source.is_compacted:
-        raise diverged(target, f"it has a record at offset {last}, the source has none")
+        raise diverged(target, f"it has a record at offset {last}, and the source has none")
     for record in reversed(records):
         content = there.get(record.offset)
         if content is None:
