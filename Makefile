@@ -28,7 +28,7 @@ demo: $(STAMP) ## Mirror 336,776 flights between two local clusters (KEEP=1 leav
 drill: $(STAMP) ## Lose a cluster under load, fail over and back; prints the RPO and RTO
 	@$(BIN)/python -m pytest tests/integration/test_drill.py -k translate -q -s $(ARGS)
 
-drill-same-offsets: $(STAMP) ## The same drill with preserved offsets, without a translation
+drill-same-offsets: $(STAMP) ## The same drill with preserved offsets
 	@$(BIN)/python -m pytest tests/integration/test_drill.py -k preserve -q -s $(ARGS)
 
 # Compiled tests are kept: without them, each worker spends seconds to compile all tests again.

@@ -30,7 +30,7 @@ def _writes_to_source(link: LinkSettings) -> bool:
 
 
 def _preserves_offsets(link: LinkSettings) -> bool:
-    return link.offsets == "preserve" or bool(link.preserve_topics)
+    return link.may_preserve
 
 
 class ApiNeed(NamedTuple):

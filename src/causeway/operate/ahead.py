@@ -7,7 +7,7 @@ skip the records in between.
 This uses only the progress topic and its offset maps; it reads no log. Each point of a map shows
 how many records were mirrored before it, so the number is exact at a point and on a straight
 stretch. On a stretch with gaps, or with records of other producers, it is the least possible
-number. Where offsets are preserved, it is the number of offsets, with those of gaps.
+number. If offsets are preserved, it is the number of offsets, those of gaps included.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class _ControlMessage(Value, forbid_unknown_fields=True, omit_defaults=True):
 class Preserve(_ControlMessage):
     """How a partition keeps its offsets. `begin`: the offset of the first record to mirror; all
     offsets below are filled, and deleted again. `gaps`: how gaps are filled. `filler_from`: gaps
-    of so many offsets are filled with aborted records; None: never, as the target does not compact
-    the topic. `stops`: such gaps stop the partition instead."""
+    of at least so many offsets are filled with aborted records; None: never, as the target does not
+    compact the topic. `stops`: such gaps stop the partition instead."""
 
     begin: int
     gaps: Literal["markers", "transactions"]
@@ -57,7 +57,7 @@ class Assignment(_ControlMessage):
     outlets: tuple[Outlet, ...]
     keys_from: int = 0  # of several outlets: below, all goes to the one of the partition's number
     settled: bool = False  # its last lane had no batch unanswered when it let go
-    # That lane's requests may wait at the target this long, by a quota, or may be sent so long.
+    # An earlier lane may send requests for so long, or a quota of the target may delay them.
     throttled_s: float = 0.0
     stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
     # Relay only records that some outlets have and others lack, then report DONE.

@@ -127,9 +127,9 @@ class _Direction(ABC):
         self.unknown = None if first is None else (first, why)
 
     def _reached(self, sought: Sought, target_end: int) -> int:
-        """How far the mirror has come that preserves offsets: to the end of the target's log, but
-        not beyond that of the source. Once it has ended, other programs write behind its last
-        record. Raises CausewayError."""
+        """The end of a mirror that preserves offsets: the end of the target's log, but not beyond
+        that of the source. If the mirror has ended, other programs write behind its last record.
+        Raises CausewayError."""
         known, target = self.mapped.end.target, self.logs.target.cluster
         if self.course.ended:
             return counting.behind_last(sought, target, target_end, self.logs.check)

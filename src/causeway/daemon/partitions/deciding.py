@@ -28,9 +28,9 @@ stopped, and a person says --from TIMESTAMP        begin again there
 stopped, and a person says --adopt                 begin after the record that the target ends
                                                    with; if it is not found, where it stopped
 
-A partition that keeps its offsets begins as preserving.py says, also if a person says so. If it was
-mirrored with translated offsets before, both logs must be the same. If it is to be translated from
-now on, it begins right behind what was mirrored.
+preserving.py decides how a partition that keeps its offsets begins, also if a person asks for it.
+If it was mirrored with translated offsets before, both logs must be the same. If its offsets are
+translated from now on, it begins right behind the mirrored records.
 """
 
 from __future__ import annotations

@@ -54,8 +54,7 @@ def failback(
     how they go on. With `turn_round`, once the producers of the other side have stopped, that link
     is promoted, and `link` begins behind its cut. Each call goes on where the last one ended.
     Raises ConfigError for what it cannot do, PartitionsFailedError where something lags,
-    ConflictError;
-    CausewayError.
+    ConflictError; CausewayError.
     """
     wanted = Wanted(**asked)
     with clusters() as connect:
@@ -290,7 +289,7 @@ class LinkFailback:
         return tuple(created)
 
     def _otherwise(self, keeps: ReturningOffsets, sighting: UnmirroredRecords) -> dict[str, Any]:
-        """How topics go on that cannot keep their offsets as they are, for a FailedBack."""
+        """How topics go on if they cannot keep their offsets as they are, for a FailedBack."""
         blocked = tuple(sorted(keeps.blocked))
         found: dict[str, Any] = {"keeps": keeps, "refilled": (), "translated": ()}
         if self.otherwise is Otherwise.REFILL:
@@ -305,8 +304,8 @@ class LinkFailback:
     def _refill(
         self, reverse: LinkSettings, cuts: Mapping[str, Cut], names: Collection[str]
     ) -> UnmirroredRecords:
-        """Deletes these topics on the old source, and creates them there again, empty: the way back
-        fills them with the same offsets. If a call is killed, the same call goes on. Raises
+        """Deletes these topics on the old source, and creates them there again, empty: the reverse
+        link fills them with the same offsets. If a call is killed, the same call goes on. Raises
         CausewayError."""
         ending, source = self.ending, self.ending.sides.source_admin
         alias = ending.link.source.alias

@@ -255,13 +255,13 @@ class Flow:
 
     @property
     def doubtful(self) -> bool:
-        """Whether requests that were given up before its last recovery may take an offset yet."""
+        """Whether requests that were given up before its last recovery may still take an offset."""
         return self.gaps is not None and self.gaps.doubtful
 
     @property
     def follows_others(self) -> bool:
-        """Whether earlier claims, with other producer ids, may have sent what comes next: no
-        sequence of ours would refuse that."""
+        """Whether batches of earlier claims, with other producer ids, may still arrive at the next
+        offsets: no sequence of ours would refuse them."""
         outlet, gaps = self.outlets[0], self.gaps
         return (
             gaps is not None
