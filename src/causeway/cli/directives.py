@@ -137,7 +137,9 @@ def restart(
     ways = [adopt, translate is not None, refill is not None]
     if sum(ways) > 1 or (topic is not None and not adopt and any(ways)):
         raise ConfigError(
-            "restart", cause="--adopt, --translate TOPIC and --refill TOPIC exclude each other"
+            "restart",
+            cause="--adopt, --translate TOPIC and --refill TOPIC exclude each other",
+            remedy="give one; --translate and --refill take no --topic",
         )
     if refill is not None:
         given = {"link": link, "topic": refill, "reason": reason, "wait_s": wait_s}
@@ -167,7 +169,7 @@ def _refill(file: Path, asked: Mapping[str, Any], as_json: bool, yes: bool) -> i
             f"refill {found.topic}: deletes {found.target}, and mirrors its "
             f"{count(found.partitions, 'partition')} again with the same offsets. That"
             f" copies up to {count(found.offsets, 'record')}, about {size(found.size)}"
-            + (f", behind {count(found.fills, 'offset')} to fill" if found.fills else "")
+            + (f", after {count(found.fills, 'offset')} are filled" if found.fills else "")
             + f", in about {duration(1000 * found.seconds)} at {rate}/s. Consumers of"
             f" {found.target} are interrupted, and find no records until they are mirrored again.",
         )

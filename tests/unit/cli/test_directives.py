@@ -142,7 +142,7 @@ def test_a_topic_is_filled_again_only_with_a_yes(
     assert directives.restart(FILE, refill="orders") == 2
     said = capsys.readouterr()
     out = " ".join(said.out.split())
-    for words in ("4 partitions", "2,000 records", "3.0 GB", "7,000 offsets to fill", "30.0 s"):
+    for words in ("4 partitions", "2,000 records", "3.0 GB", "7,000 offsets are filled", "30.0 s"):
         assert words in out
     assert "Consumers of orders are interrupted" in out
     assert "--yes" in said.err
