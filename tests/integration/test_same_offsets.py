@@ -14,14 +14,13 @@ from functools import partial
 
 import pytest
 
-from causeway.cluster import filling, transactions
 from causeway.model import State, TopicPartition
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import FOREVER, Mirror, by_offset
 from tests.harness.raw_batches import Rec, raw_batch
-from tests.harness.same_offsets import COMPACTED, compact
+from tests.harness.same_offsets import COMPACTED, begin_at, compact
 from tests.harness.waiting import await_until
 from tests.harness.writers import write_transactions, writing
 
@@ -108,21 +107,18 @@ def test_a_marker_at_the_end_is_filled_at_once(mirror: Mirror) -> None:
     )
 
 
-@pytest.mark.parametrize("start", [437, 1_000_437])
+@pytest.mark.parametrize(
+    "start", [437, 1_000_437, pytest.param(1_000_000_437, marks=pytest.mark.slow)]
+)
 def test_a_log_that_begins_above_zero(mirror: Mirror, start: int) -> None:
     mirror.create()
-    fill_source(mirror, start)
+    begin_at(mirror.driver.source.settings, mirror.topic, start)
     mirror.source.produce(mirror.topic, [b"%d" % i for i in range(1000)])
-    mirror.run(keeps={})
+    mirror.claim(keeps={})
+    mirror.driver.start_lane(0)
+    mirror.await_mirrored(timeout=900)
     assert mirror.assert_same_offsets() == 1000
     assert mirror.target.offsets(mirror.name) == {0: start + 1000}
-
-
-def fill_source(mirror: Mirror, start: int) -> None:
-    """The source's log begins and ends at `start`."""
-    cluster, at = mirror.driver.source, TopicPartition(mirror.topic, 0)
-    fill = transactions.begin(cluster, mirror.topic, 60_000)
-    filling.fill(cluster, fill, at, 0, start, keyed=False, delete=True, on_step=lambda _: True)
 
 
 def test_a_compacted_topic_by_markers(mirror: Mirror) -> None:

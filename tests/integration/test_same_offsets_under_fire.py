@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from causeway.cluster import filling, transactions
-from causeway.model import TopicPartition
+from causeway.model import State
 from tests.harness import writers
 from tests.harness.battle import SEED, Ground, battle, ground_of
 from tests.harness.broken_logs import cut_off_batches
 from tests.harness.mirror import FOREVER
+from tests.harness.same_offsets import begin_at
 from tests.harness.storms import LEASE_S, PATIENT_S, Storm, keeps
 from tests.harness.waiting import await_until
 
@@ -58,17 +58,7 @@ def test_lanes_killed_while_the_beginning_is_filled(ground: Ground, prefix: str)
     start = 40_000_003
     with battle(ground, prefix, lease_s=LEASE_S, patience_s=PATIENT_S) as it:
         it.create()
-        fill = transactions.begin(it.driver.source, it.topic, 60_000)
-        filling.fill(
-            it.driver.source,
-            fill,
-            TopicPartition(it.topic, 0),
-            0,
-            start,
-            keyed=False,
-            delete=True,
-            on_step=lambda _: True,
-        )
+        begin_at(it.driver.source.settings, it.topic, start)
         it.written(100)
         it.claim(keeps=keeps("markers"))
         Storm(it, brokers=False).rage(FIRE_S)
@@ -154,3 +144,25 @@ def test_a_target_that_lost_acknowledged_records_and_markers(
             it.source.await_transactions(it.topic)
         it.await_mirrored()
         it.assert_same_offsets()
+
+
+@pytest.mark.parametrize("then", ["as it is", "written past"])
+def test_the_source_was_truncated(ground: Ground, prefix: str, then: str) -> None:
+    """It lost records that were mirrored; also when new ones lie at their offsets."""
+    with battle(ground, prefix, lease_s=LEASE_S, patience_s=PATIENT_S) as it:
+        it.create()
+        it.claim(keeps=keeps("markers"))
+        it.written(300)
+        it.driver.start_lane(0)
+        it.await_mirrored()
+        it.driver.drain(0)
+        ground.source.kill()
+        end = cut_off_batches(ground.source, it.topic, 0, 2)
+        ground.source.restart()
+        assert it.source.offsets(it.topic)[0] == end < 300
+        if then == "written past":
+            it.written(300)
+        it.driver.start_lane(1)
+        reason = it.await_state(State.STOPPED)
+        assert "truncated" in reason or "is not the source's" in reason, reason
+        assert it.target_end() == 300

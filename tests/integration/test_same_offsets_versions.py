@@ -1,7 +1,8 @@
 """Each Kafka that is promised, as source and as target of a mirror that keeps offsets.
 
 One `causeway run` mirrors both ways between a cluster of the old version and one of the newest,
-both with SASL and an authorizer: a topic of transactions, and a compacted one.
+both with SASL and an authorizer: a topic of transactions, a compacted one, and where a broker
+writes such logs, one in an old format.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.harness.writers import write_transactions
 
 pytestmark = [pytest.mark.integration, pytest.mark.versions, pytest.mark.timeout(900)]
 
-TRANSACTIONS, CLEANED = "transactions", "compacted"
+TRANSACTIONS, CLEANED, OLD_FORMAT = "transactions", "compacted", "old-format"
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,8 @@ def test_offsets_are_kept(newest: LocalCluster, name: str, tmp_path: Path) -> No
             tools.create_topic(way.topic(CLEANED), config=COMPACTED)
             write_transactions(tools, way.topic(TRANSACTIONS), 30, seed=1)
             compact(tools, way.topic(CLEANED))
+        if cluster.version < kafka_version("3.0.0"):
+            write_old_format(ways[0])
         with Running("run", file, directory=tmp_path) as run:
             await_mirrored(ways)
             for way in ways:
@@ -56,15 +59,31 @@ def test_offsets_are_kept(newest: LocalCluster, name: str, tmp_path: Path) -> No
             await_mirrored(ways)
             assert run.stop() == 0, run.log
         for way in ways:
-            for topic in (TRANSACTIONS, CLEANED):
+            for topic in topics_of(way):
                 assert assert_same_offsets(
                     way.source.tools, way.topic(topic), way.target.tools, way.mirror(topic)
                 )
 
 
+def topics_of(way: Way) -> list[str]:
+    names = [TRANSACTIONS, CLEANED, OLD_FORMAT]
+    return [name for name in names if way.topic(name) in way.source.tools.topics()]
+
+
+def write_old_format(way: Way) -> None:
+    """A log in format 1, compressed and not, that begins above zero."""
+    tools, topic = way.source.tools, way.topic(OLD_FORMAT)
+    config = {"retention.ms": "-1", "message.format.version": "0.10.2"}
+    tools.create_topic(topic, config=config)
+    for codec in ("none", "gzip"):
+        records = [Outgoing(key=b"k", value=b"%d" % number) for number in range(300)]
+        tools.produce(topic, records, codec=codec, settings={"enable.idempotence": False})
+    tools.delete_records(topic, 0, 123)
+
+
 def await_mirrored(ways: tuple[Way, ...]) -> None:
     for way in ways:
-        topics = [way.topic(TRANSACTIONS), way.topic(CLEANED)]
+        topics = [way.topic(name) for name in topics_of(way)]
         for topic in topics:
             way.source.tools.await_transactions(topic)
         prefix = f"{way.source.alias}."
