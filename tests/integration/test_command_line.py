@@ -67,7 +67,14 @@ def test_plan_then_run_then_status(
     assert f"{prefix}private.*" in left["reason"]
     assert link["problems"] == []
     assert link["mirrored"][0]["starts"] == [
-        {"partition": n, "how": "begin", "offset": 0, "source_first": 0, "source_end": 500}
+        {
+            "partition": n,
+            "how": "begin",
+            "offset": 0,
+            "source_first": 0,
+            "source_end": 500,
+            "offsets_to_fill": 0,
+        }
         for n in (0, 1)
     ]
     own = {(topic["cluster"], topic["topic"]) for topic in plan.json["own_topics"]}
