@@ -86,9 +86,10 @@ def _init_request(transactional_id: str | None, timeout_ms: int = TRANSACTION_TI
     )
 
 
-def knows_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool | None:
-    """Whether the transactional id has an epoch by now; None if its coordinator does not say
-    (before Kafka 3.0, or to us). Raises CausewayError if the coordinator cannot be asked."""
+def has_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool:
+    """Whether the transactional id has an epoch by now. Raises AuthorizationError if we have no
+    right on the id; BrokerError without the API (before Kafka 3.0); other CausewayErrors if its
+    coordinator cannot be asked."""
 
     def check(answer: Any) -> None:
         state = answer.transaction_states[0]
@@ -96,16 +97,21 @@ def knows_transactional_id(cluster: ClusterClient, transactional_id: str) -> boo
             raise_error(state, "look up transactional id", f"{transactional_id} on {cluster}")
 
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    answer = cluster.call(request, check=check, coordinator_of=(TRANSACTION, transactional_id))
+    return not answer.transaction_states[0].error_code
+
+
+def knows_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool | None:
+    """The same; None if its coordinator does not say. Raises CausewayError if the coordinator
+    cannot be asked."""
     try:
-        at = TRANSACTION, transactional_id
-        answer = cluster.call(request, check=check, coordinator_of=at)
+        return has_transactional_id(cluster, transactional_id)
     except AuthorizationError:
         return None
     except BrokerError as error:
         if error.retriable:
             raise
         return None
-    return not answer.transaction_states[0].error_code
 
 
 def transactional_ids(cluster: ClusterClient, producer_ids: Collection[int]) -> dict[int, str]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
-from kafka.protocol.admin import DescribeClusterRequest, DescribeTransactionsRequest
+from kafka.protocol.admin import DescribeClusterRequest
 
 from causeway.cluster.acls import OPERATIONS
-from causeway.cluster.client import TRANSACTION, ClusterClient
+from causeway.cluster.client import ClusterClient
 from causeway.cluster.metadata import metadata_request
+from causeway.cluster.producers import has_transactional_id
 from causeway.errors import AuthorizationError, BrokerError
-from causeway.wire import apis, codes, raise_error
+from causeway.wire import apis, raise_error
 
 
 def cluster_rights(cluster: ClusterClient) -> frozenset[str] | None:
@@ -43,15 +43,8 @@ def topic_rights(
 def denies_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool:
     """Whether the cluster has no right for us on a transactional id. False if it does not say.
     Raises CausewayError if its coordinator does not answer."""
-
-    def check(answer: Any) -> None:
-        state = answer.transaction_states[0]
-        if state.error_code != codes.TRANSACTIONAL_ID_NOT_FOUND:
-            raise_error(state, "look up transactional id", f"{transactional_id} on {cluster}")
-
-    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     try:
-        cluster.call(request, check=check, coordinator_of=(TRANSACTION, transactional_id))
+        has_transactional_id(cluster, transactional_id)
     except AuthorizationError:
         return True
     except BrokerError as error:

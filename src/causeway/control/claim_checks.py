@@ -126,7 +126,7 @@ def passed(
     """
     start, is_first = to if progress.loss is None else progress.loss.start, is_first_copy(progress)
     lost = 0 if is_first else max(0, to - start)
-    fills = progress.position < progress.offsets_from
+    fills = progress.begins
     pairs = [outlet.pair for outlet in progress.outlets]
     if not fills:
         pairs = [pair._replace(source=max(pair.source, to)) for pair in pairs]

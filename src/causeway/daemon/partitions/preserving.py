@@ -98,7 +98,7 @@ def translate(
     """The decision about a partition whose offsets are translated from now on. `reason`: why it
     stopped, None if it did not."""
     targets = (one.partition,)
-    if progress.position < progress.offsets_from:  # it has only filler
+    if progress.begins:  # it has only filler
         return Begin(start=max(progress.offsets_from, one.offsets.log_start), targets=targets)
     if reason is not None:
         # Its offsets may not be those of the source, but its last records are.

@@ -165,7 +165,7 @@ class Readings:
         return {
             at.topic
             for at, row in self._all().items()
-            if (known := row.progress).position < known.offsets_from
+            if (known := row.progress).begins
             # It may be filled, and not deleted yet.
             or (known.position == known.offsets_from > 0 and known.state is not State.RUNNING)
         }

@@ -104,7 +104,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
     planned = topic_changes.as_target_takes(planned, target, link.target.alias)
     there = {name: len(topic.partitions) for name, topic in observed.target_topics.items()}
     begun = starts.plan(sides, link, planned.mirrored, contents, there, known.identity_of)
-    filling = {p.topic for p in contents.partitions.values() if p.position < p.offsets_from}
+    filling = {p.topic for p in contents.partitions.values() if p.begins}
     synced = _plan_configs(source, target, planned.mirrored, link, filling)
     allowed = _plan_acls(source, target, planned.mirrored, link)
     subjects, clashes = _plan_schemas(link, planned.mirrored)
