@@ -61,12 +61,12 @@ def await_same_ends(
         raise
 
 
-def begin_at(client: ClientSettings, topic: str, start: int) -> None:
+def begin_at(client: ClientSettings, topic: str, start: int, *, keyed: bool = False) -> None:
     """The log of partition 0, which is empty, begins and ends at `start`."""
     with Cluster(client) as cluster:
         fill = transactions.begin(cluster, topic, 60_000)
         at = TopicPartition(topic, 0)
-        filling.fill(cluster, fill, at, 0, start, keyed=False, delete=True, on_step=lambda _: True)
+        filling.fill(cluster, fill, at, 0, start, keyed=keyed, delete=True, on_step=lambda _: True)
 
 
 COMPACTED = {

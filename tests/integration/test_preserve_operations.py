@@ -34,7 +34,7 @@ from tests.harness.daemon import RunningDaemon
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
 from tests.harness.links import KilledError, fill, identity, kill_after, turned
-from tests.harness.mirror import FOREVER
+from tests.harness.mirror import FOREVER, by_offset
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -77,9 +77,8 @@ def settings_of(*links: LinkSettings) -> Settings:
     return Settings(links=links, run=RunSettings(lease_s=2.0), spark={})
 
 
-def by_offset(kafka: KafkaTools, topic: str) -> list[tuple[Any, ...]]:
-    found = kafka.read(topic, read_committed=True)[0]
-    return [(each.offset, each.timestamp, each.key, each.value) for each in found]
+def committed(kafka: KafkaTools, topic: str) -> list[tuple[object, ...]]:
+    return by_offset(kafka.read(topic, read_committed=True)[0])
 
 
 def await_same(source: KafkaTools, target: KafkaTools, topic: str, end: int) -> None:
@@ -90,7 +89,7 @@ def await_same(source: KafkaTools, target: KafkaTools, topic: str, end: int) -> 
         return there and source.offsets(topic) == target.offsets(topic) == {0: end}
 
     await_until(same, 60, f"{topic} ends at {end} on both sides")
-    assert by_offset(source, topic) == by_offset(target, topic)
+    assert committed(source, topic) == committed(target, topic)
 
 
 def stands(run: RunningDaemon, link: LinkSettings, topic: str, *, preserves: bool) -> bool:

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from causeway.cluster import Cluster, filling, transactions
 from causeway.config import LinkSettings
-from causeway.model import State, TopicPartition
+from causeway.model import State
 from causeway.naming import ReplicationPolicy
 from causeway.operate import directives
 from causeway.operate.plan import How, LinkPlan, plan
@@ -21,7 +20,8 @@ from tests.builders.settings import settings_of
 from tests.harness.daemon import RunningDaemon, link_apart
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.lanes import client
-from tests.harness.mirror import FOREVER
+from tests.harness.mirror import FOREVER, by_offset
+from tests.harness.same_offsets import begin_at
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -50,25 +50,15 @@ def planned(link: LinkSettings) -> LinkPlan:
     return found
 
 
-def begin_at(kafka: KafkaTools, topic: str, start: int, *, keyed: bool = False) -> None:
-    """The log of a new topic begins and ends at `start`."""
-    with Cluster(client("A", kafka.bootstrap)) as cluster:
-        fill = transactions.begin(cluster, topic, 60_000)
-        at = TopicPartition(topic, 0)
-        filling.fill(cluster, fill, at, 0, start, keyed=keyed, delete=True, on_step=lambda _: True)
-
-
-def by_offset(records: Mapping[int, list[Record]]) -> dict[int, list[tuple[Any, ...]]]:
-    return {
-        n: [(r.offset, r.timestamp, r.key, r.value) for r in each] for n, each in records.items()
-    }
+def by_offsets(records: Mapping[int, list[Record]]) -> dict[int, list[tuple[object, ...]]]:
+    return {n: by_offset(each) for n, each in records.items()}
 
 
 def is_same(source: KafkaTools, target: KafkaTools, topic: str) -> bool:
     count = target.partition_count(topic)
     if count != source.partition_count(topic) or source.offsets(topic) != target.offsets(topic):
         return False
-    return by_offset(source.read(topic)) == by_offset(target.read(topic))
+    return by_offsets(source.read(topic)) == by_offsets(target.read(topic))
 
 
 def await_same(source: KafkaTools, target: KafkaTools, topic: str) -> None:
@@ -86,10 +76,10 @@ def test_new_topics_of_all_kinds_are_planned_and_filled(
     source.create_topic(dense, 2, config=FOREVER)
     source.produce(dense, [Outgoing(value=b"%d" % n, partition=n % 2) for n in range(100)])
     source.create_topic(late, config=FOREVER)
-    begin_at(source, late, START)
+    begin_at(client("A", source.bootstrap), late, START)
     source.produce(late, [b"%d" % n for n in range(100)])
     source.create_topic(compacted, config={**FOREVER, "cleanup.policy": "compact,delete"})
-    begin_at(source, compacted, START, keyed=True)
+    begin_at(client("A", source.bootstrap), compacted, START, keyed=True)
     source.produce(compacted, [Outgoing(key=b"%d" % n, value=b"%d" % n) for n in range(100)])
     source.set_topic_config(compacted, {"cleanup.policy": "compact"})
 
@@ -218,9 +208,9 @@ def test_what_the_source_deleted_becomes_a_gap(
     with RunningDaemon(monkeypatch, accepts) as run:
         await_until(lambda: target.offsets(topic) == {0: 60}, 60, "all mirrored")
         assert run.await_state(topic, State.RUNNING).lost == 20
-    (found,) = by_offset(target.read(topic)).values()
+    (found,) = by_offsets(target.read(topic)).values()
     assert [offset for offset, *_ in found] == [*range(20), *range(40, 60)]
-    assert found[20:] == by_offset(source.read(topic))[0]
+    assert found[20:] == by_offsets(source.read(topic))[0]
 
 
 def stopped_by_a_foreign_record(

@@ -16,15 +16,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from causeway.cluster import Cluster, filling, transactions
 from causeway.formats import load
-from causeway.model import TopicPartition
 from causeway.operate.plan import LinkPlan, plan
 from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.lanes import client
 from tests.harness.running import PATIENCE_S, Running, mm2_file, status_of
+from tests.harness.same_offsets import begin_at
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -91,12 +90,7 @@ def target(source_cluster: LocalCluster, source: KafkaTools, tmp_path: Path) -> 
         for rule in RECORDS:
             found.grant(*rule)
         source.create_topic("late")
-        with Cluster(client("A", source.bootstrap)) as there:
-            fill = transactions.begin(there, "late", 60_000)
-            at = TopicPartition("late", 0)
-            filling.fill(
-                there, fill, at, 0, START, keyed=False, delete=True, on_step=lambda _: True
-            )
+        begin_at(client("A", source.bootstrap), "late", START)
         for _ in range(3):
             with source.transactional("late") as writes:
                 writes.begin()
