@@ -56,6 +56,19 @@ def numbered(count: int, partitions: int, text: str = "") -> list[Outgoing]:
     ]
 
 
+def same_names(
+    folder: Path,
+    alias: str,
+    source: LocalCluster,
+    target: LocalCluster,
+    topics: str,
+    *lines: str,
+) -> Path:
+    """A file that mirrors `topics` with the same names and the same offsets."""
+    flow = f"{alias}->B.enabled = true", f"topics = {topics}"
+    return mm2_file(folder, {alias: source, "B": target}, *flow, PRESERVE, IDENTITY, *lines, *QUICK)
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("policy", "way"),
@@ -186,15 +199,7 @@ def test_the_command_is_killed_while_the_beginning_is_filled(
     source.create_topic(topic)
     begin_at(client(alias, source_cluster.bootstrap), topic, HIGH_START)
     source.produce(topic, numbered(100, 1))
-    file = mm2_file(
-        tmp_path,
-        {alias: source_cluster, "B": target_cluster},
-        f"{alias}->B.enabled = true",
-        f"topics = {topic}",
-        PRESERVE,
-        IDENTITY,
-        *QUICK,
-    )
+    file = same_names(tmp_path, alias, source_cluster, target_cluster, topic)
     seen = 0
     for _ in range(2):
         with Running("run", file, directory=tmp_path) as run:
@@ -247,15 +252,7 @@ def test_the_source_deletes_records(
     source.create_topic(short, 2, config={"retention.ms": "15000", "segment.ms": "2000"})
     source.create_topic(cut)
     source.produce(cut, numbered(1_000, 1))
-    file = mm2_file(
-        tmp_path,
-        {alias: forgetful, "B": target_cluster},
-        f"{alias}->B.enabled = true",
-        f"topics = {prefix}.*",
-        PRESERVE,
-        IDENTITY,
-        *QUICK,
-    )
+    file = same_names(tmp_path, alias, forgetful, target_cluster, f"{prefix}.*")
     with Running("run", file, directory=tmp_path) as run:
         with writing(source, short, 2, seed=5):
             await_same_ends(source, [cut], target, "", PATIENCE_S)
@@ -301,15 +298,7 @@ def test_a_recreated_topic_stops_until_it_is_filled_again(
     topic = prefix + "reborn"
     source.create_topic(topic)
     source.produce(topic, numbered(300, 1))
-    file = mm2_file(
-        tmp_path,
-        {alias: source_cluster, "B": target_cluster},
-        f"{alias}->B.enabled = true",
-        f"topics = {topic}",
-        PRESERVE,
-        IDENTITY,
-        *QUICK,
-    )
+    file = same_names(tmp_path, alias, source_cluster, target_cluster, topic)
     with Running("run", file, directory=tmp_path) as run:
         await_same_ends(source, [topic], target, "", PATIENCE_S)
         source.recreate_topic(topic)
@@ -350,16 +339,14 @@ def test_a_compacted_topic(
         source.produce(topic, records, codec="zstd")
     await_until(partial(_cleaned, source, topic), PATIENCE_S, "the source is compacted", poll_s=0.3)
     source.rest_cleaner(topic)
-    file = mm2_file(
+    file = same_names(
         tmp_path,
-        {alias: source_cluster, "B": target_cluster},
-        f"{alias}->B.enabled = true",
-        f"topics = {topic}",
-        PRESERVE,
-        IDENTITY,
+        alias,
+        source_cluster,
+        target_cluster,
+        topic,
         "causeway.offsets.filler.from = 200",
         f"causeway.offsets.filler = {filler}",
-        *QUICK,
     )
     (plan,) = causeway("plan", file, "--json").json["links"]
     (planned,) = plan["mirrored"]
