@@ -40,6 +40,7 @@ DOORS: tuple[str, ...] = (
     "causeway.relay",
     "causeway.relay.lane",
     "causeway.relay.recovery",
+    "causeway.logins",
     "causeway.wire",
     "causeway.schemas",
     "causeway.spark",

@@ -10,14 +10,10 @@ from causeway.config.clients import (
     ClientKeys,
     ClientSettings,
     FetchSettings,
-    OAuthSettings,
     ProducerKeys,
     RegistryKeys,
-    SaslMechanism,
-    SaslSettings,
     SchemaKeys,
     SecurityProtocol,
-    TlsSettings,
     from_wire,
     to_wire,
 )
@@ -45,6 +41,7 @@ from causeway.config.keys import (
     FlowSwitch,
     HeartbeatKeys,
 )
+from causeway.config.logins import OAuthSettings, SaslMechanism, SaslSettings, TlsSettings
 from causeway.config.process import (
     IN_SECONDS,
     HttpSettings,

@@ -23,7 +23,7 @@ from causeway.config import ClientSettings, LinkSettings, Settings
 from causeway.config.reading import clients_of, expiries
 from causeway.errors import CausewayError, ConfigError
 from causeway.link_topics import ClusterIds
-from causeway.wire import ssl_context
+from causeway.logins import ssl_context
 
 _log = logging.getLogger("causeway.run")
 _LOOK_S: Final = 10.0

@@ -25,7 +25,6 @@ from causeway.wire.fetch import (
 from causeway.wire.frames import KEPT_BYTES, Buffers, SendQueue, wait
 from causeway.wire.markers import Marker
 from causeway.wire.produce import Part, Produced, Stamped
-from causeway.wire.security import ssl_context
 from causeway.wire.sockets import user_timeout_of
 
 # kafka-python logs whole requests (SASL tokens among them) and warns about what we report

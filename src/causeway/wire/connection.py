@@ -34,7 +34,7 @@ from causeway.wire.frames import (
     SocketReader,
     wait,
 )
-from causeway.wire.security import authenticate
+from causeway.wire.sasl import authenticate
 from causeway.wire.sockets import addresses, answered, connect, describe_loss, user_timeout_of
 from causeway.wire.varint import ENDS_TOO_EARLY, bound_kafka_python, ends_too_early, skip_tags
 

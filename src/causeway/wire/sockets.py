@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from causeway.config import ClientSettings
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+from causeway.logins import ssl_context
 from causeway.wire.deadline import Deadline
 from causeway.wire.frames import lost
-from causeway.wire.security import ssl_context
 
 _CONNECT = "connect to"
 _TLS_ENDS = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # which of them depends on Python's release

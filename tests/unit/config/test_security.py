@@ -8,7 +8,7 @@ import pytest
 
 from causeway.config import ClientSettings, Entry, Problems, Secret, from_wire, to_wire
 from causeway.config.reading import client_settings
-from causeway.config.reading.security import parse_address
+from causeway.config.reading.client_reader import parse_address
 from tests.harness.pems import make_pem
 
 SECURITY = "org.apache.kafka.common.security."

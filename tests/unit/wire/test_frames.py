@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from causeway.config import TlsSettings
 from causeway.errors import AuthenticationError, ProtocolError
-from causeway.wire import SendQueue, frames, ssl_context, wait
+from causeway.logins import ssl_context
+from causeway.wire import SendQueue, frames, wait
 from causeway.wire.frames import SocketReader
 from tests.harness.examples import examples
 from tests.harness.kafka.certificates import create_certificates

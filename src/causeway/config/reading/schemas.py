@@ -14,7 +14,8 @@ from causeway.config.clients import OF_REGISTRIES, RegistryKeys, SchemaKeys
 from causeway.config.entries import Entries, Problems, read
 from causeway.config.key_table import values_of
 from causeway.config.keys import PROVENANCE, FlowKeys
-from causeway.config.reading.security import is_endpoint, trusted_certificates
+from causeway.config.reading.client_reader import is_endpoint
+from causeway.config.reading.security import trusted_certificates
 from causeway.config.settings import (
     RegistrySettings,
     SchemaSettings,

@@ -12,7 +12,8 @@ import pytest
 
 from causeway.config import OAuthSettings, Secret
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
-from causeway.wire.security import TokenSource, token_source
+from causeway.logins.oauth import OAuthEndpoint, oauth_tokens
+from causeway.logins.tokens import Tokens
 from tests.harness.kafka.certificates import create_certificates
 from tests.harness.tokens import TokenEndpoint, token_endpoint
 
@@ -31,11 +32,15 @@ def oauth(url: str, scope: str | None = "kafka write") -> OAuthSettings:
     )
 
 
+def client_tokens(settings: OAuthSettings, ca_pem: str | None = None) -> Tokens:
+    return Tokens(OAuthEndpoint(settings, ca_pem).fetch)
+
+
 def test_asks_once_with_client_credentials_however_many_want_a_token(
     endpoint: TokenEndpoint,
 ) -> None:
     endpoint.delay_s = 0.05
-    source = TokenSource(oauth(endpoint.url), None)
+    source = client_tokens(oauth(endpoint.url))
     with ThreadPoolExecutor(8) as pool:
         tokens = set(pool.map(lambda _: source.token(5), range(16)))
     assert tokens == {"token-1"}
@@ -48,9 +53,9 @@ def test_refreshes_at_four_fifths_of_the_life(
     endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr("causeway.wire.security.time.monotonic", lambda: now)
+    monkeypatch.setattr("causeway.logins.tokens.time.monotonic", lambda: now)
     endpoint.lifetime_s = 100
-    source = TokenSource(oauth(endpoint.url, None), None)
+    source = client_tokens(oauth(endpoint.url, None))
     source.token(5)
     now += 79
     source.token(5)
@@ -78,7 +83,7 @@ def test_failures_are_reported_without_secrets(
     endpoint.status, endpoint.answer = status, answer
     endpoint.headers["Location"] = "http://127.0.0.1:1/elsewhere"
     with pytest.raises(kind, match=says) as caught:
-        TokenSource(oauth(endpoint.url), None).token(5)
+        client_tokens(oauth(endpoint.url)).token(5)
     assert SECRET not in str(caught.value)
     assert caught.value.retriable == (status == 503)
 
@@ -86,14 +91,14 @@ def test_failures_are_reported_without_secrets(
 def test_an_endpoint_that_is_not_there() -> None:
     url = f"http://user:{SECRET}@127.0.0.1:1/token?key={SECRET}"
     with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:1: no answer") as caught:
-        TokenSource(oauth(url), None).token(1)
+        client_tokens(oauth(url)).token(1)
     assert SECRET not in str(caught.value)
     assert caught.value.retriable
 
 
 def test_one_source_for_equal_settings() -> None:
-    assert token_source(oauth("http://a"), None) is token_source(oauth("http://a"), None)
-    assert token_source(oauth("http://a"), None) is not token_source(oauth("http://b"), None)
+    assert oauth_tokens(oauth("http://a"), None) is oauth_tokens(oauth("http://a"), None)
+    assert oauth_tokens(oauth("http://a"), None) is not oauth_tokens(oauth("http://b"), None)
 
 
 def test_an_answer_that_is_not_http() -> None:
@@ -106,7 +111,7 @@ def test_an_answer_that_is_not_http() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        source = TokenSource(oauth(f"http://127.0.0.1:{listener.getsockname()[1]}/", None), None)
+        source = client_tokens(oauth(f"http://127.0.0.1:{listener.getsockname()[1]}/", None))
         with pytest.raises(UnreachableError, match="its answer is not HTTP"):
             source.token(5)
         thread.join()
@@ -116,7 +121,7 @@ def test_an_answer_that_is_not_http() -> None:
 def test_an_answer_of_nothing_but_brackets(endpoint: TokenEndpoint, status: int) -> None:
     endpoint.status, endpoint.answer = status, b"[" * 200_000
     with pytest.raises(CausewayError, match="not JSON" if status == 200 else "HTTP 400 "):
-        TokenSource(oauth(endpoint.url, None), None).token(5)
+        client_tokens(oauth(endpoint.url, None)).token(5)
 
 
 def test_other_grants_are_asked_for_with_what_they_need(endpoint: TokenEndpoint) -> None:
@@ -128,7 +133,7 @@ def test_other_grants_are_asked_for_with_what_they_need(endpoint: TokenEndpoint)
         grant="refresh_token",
         fields={"refresh_token": Secret(SECRET), "audience": Secret("kafka")},
     )
-    assert TokenSource(settings, None).token(5) == "token-1"
+    assert client_tokens(settings).token(5) == "token-1"
     assert endpoint.requests == [
         (
             "",
@@ -142,7 +147,7 @@ def test_other_grants_are_asked_for_with_what_they_need(endpoint: TokenEndpoint)
     ]
     assert SECRET not in repr(settings)
     other = replace(settings, fields={"refresh_token": Secret("another")})
-    assert token_source(settings, None) is not token_source(other, None)
+    assert oauth_tokens(settings, None) is not oauth_tokens(other, None)
 
 
 def refreshing(url: str) -> OAuthSettings:
@@ -156,7 +161,7 @@ def test_a_refresh_token_that_the_provider_renews_takes_the_old_one_s_place(
 ) -> None:
     """The old one ceases. A new process has the configured one alone, which is refused clearly."""
     endpoint.rotates, endpoint.lifetime_s = "configured", 0
-    source = TokenSource(refreshing(endpoint.url), None)
+    source = client_tokens(refreshing(endpoint.url))
     assert [source.token(5) for _ in range(3)] == ["token-1", "token-2", "token-3"]
     assert [form["refresh_token"] for _, form in endpoint.requests] == [
         ["configured"],
@@ -164,7 +169,7 @@ def test_a_refresh_token_that_the_provider_renews_takes_the_old_one_s_place(
         ["refresh-2"],
     ]
     with pytest.raises(AuthenticationError, match="invalid_grant") as refused:
-        TokenSource(refreshing(endpoint.url), None).token(5)
+        client_tokens(refreshing(endpoint.url)).token(5)
     assert "configured" not in str(refused.value)
 
 
@@ -172,7 +177,7 @@ def test_where_a_renewed_refresh_token_is_withdrawn_the_configured_one_is_tried(
     endpoint: TokenEndpoint,
 ) -> None:
     endpoint.rotates, endpoint.lifetime_s = "configured", 0
-    source = TokenSource(refreshing(endpoint.url), None)
+    source = client_tokens(refreshing(endpoint.url))
     source.token(5)
     endpoint.rotates = "configured"
     assert source.token(5) == "token-3"
@@ -184,7 +189,7 @@ def test_where_a_renewed_refresh_token_is_withdrawn_the_configured_one_is_tried(
 
 def test_with_other_grants_a_refresh_token_is_of_no_account(endpoint: TokenEndpoint) -> None:
     endpoint.answer = b'{"access_token": "a", "refresh_token": "r", "expires_in": 0}'
-    source = TokenSource(oauth(endpoint.url), None)
+    source = client_tokens(oauth(endpoint.url))
     source.token(5)
     source.token(5)
     assert not any("refresh_token" in form for _, form in endpoint.requests)
@@ -192,8 +197,8 @@ def test_with_other_grants_a_refresh_token_is_of_no_account(endpoint: TokenEndpo
 
 def test_a_given_token_is_used_without_a_request() -> None:
     given = replace(oauth(""), access_token=Secret("given"))
-    assert TokenSource(given, None).token(5) == "given"
-    assert token_source(given, None) is not token_source(oauth(""), None)
+    assert oauth_tokens(given, None).token(5) == "given"
+    assert oauth_tokens(given, None) is not oauth_tokens(oauth(""), None)
 
 
 def test_what_is_trusted_of_an_endpoint(tmp_path: Path) -> None:
@@ -202,14 +207,14 @@ def test_what_is_trusted_of_an_endpoint(tmp_path: Path) -> None:
     authority, stranger = files.ca.read_text(), files.stranger.read_text()
     with token_endpoint(files.broker) as endpoint:
         plain = oauth(endpoint.url)
-        assert TokenSource(plain, authority).token(5) == "token-1"
+        assert client_tokens(plain, authority).token(5) == "token-1"
         own = replace(plain, ca_pem=authority)
-        assert TokenSource(own, stranger).token(5) == "token-2"
+        assert client_tokens(own, stranger).token(5) == "token-2"
         for settings, cluster in (
             (plain, None),
             (plain, stranger),
             (replace(plain, ca_pem=stranger), authority),
         ):
             with pytest.raises(AuthenticationError, match="its certificate is not trusted"):
-                TokenSource(settings, cluster).token(5)
-    assert token_source(own, None) is not token_source(plain, None)
+                client_tokens(settings, cluster).token(5)
+    assert oauth_tokens(own, None) is not oauth_tokens(plain, None)

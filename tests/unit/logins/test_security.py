@@ -11,8 +11,7 @@ import pytest
 
 from causeway.config import ClientSettings, SaslMechanism, SaslSettings, Secret, TlsSettings
 from causeway.errors import AuthenticationError, ConfigError
-from causeway.wire import ssl_context
-from causeway.wire.security import sasl_mechanism
+from causeway.logins import sasl_mechanism, ssl_context
 from tests.harness.kafka.certificates import create_certificates
 
 

@@ -1,0 +1,57 @@
+"""How a client proves who it is: certificates, and one class of settings for each kind of login.
+
+The settings hold all that a login needs, because lanes on other machines have no file of the
+driver's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from causeway.config.values import FrozenMap, Secret, freeze
+
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """`ca_pem`: trusted certificates, or None for the system's; `cert_pem` (chain) and `key_pem`
+    (unencrypted PKCS8 or PKCS1) for mutual TLS. `verify_hostname` is false if
+    `ssl.endpoint.identification.algorithm` is empty; `versions`: TLSv1.2, TLSv1.3 or both."""
+
+    ca_pem: str | None = None
+    cert_pem: str | None = None
+    key_pem: Secret | None = None
+    verify_hostname: bool = True
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """A grant of RFC 6749 at `token_endpoint`; `fields`: more fields of the request, such as a
+    refresh token. With an empty secret the client sends only its id. `ca_pem`: the trusted
+    certificates of the endpoint; None: those of the system and of the cluster. `access_token`: a
+    fixed token; then the other fields are empty and no endpoint is called."""
+
+    token_endpoint: str
+    client_id: str
+    client_secret: Secret
+    grant: Literal["client_credentials", "refresh_token", "password"] = "client_credentials"
+    fields: Mapping[str, Secret] = field(default_factory=FrozenMap, repr=False)
+    scope: str | None = None
+    extensions: Mapping[str, str] = field(default_factory=FrozenMap, repr=False)
+    ca_pem: str | None = field(default=None, repr=False)
+    access_token: Secret = Secret("")
+
+    def __post_init__(self) -> None:
+        freeze(self, "fields", "extensions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslSettings:
+    mechanism: SaslMechanism
+    username: str = ""
+    password: Secret = Secret("")
+    oauth: OAuthSettings | None = None

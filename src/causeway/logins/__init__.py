@@ -1,0 +1,5 @@
+"""How a client proves who it is: TLS contexts, SASL mechanisms, tokens. No secret leaves this
+package in any text."""
+
+from causeway.logins.mechanisms import Mechanism, remedy, sasl_mechanism
+from causeway.logins.tls import ssl_context

@@ -1,0 +1,102 @@
+"""The SASL mechanisms: each login as one conversation with a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, cast
+
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from causeway.config import ClientSettings, SaslSettings
+from causeway.errors import AuthenticationError
+from causeway.logins.oauth import oauth_tokens
+from causeway.logins.scram import StrictScramClient
+
+
+class Mechanism(Protocol):
+    """One SASL conversation, as kafka-python's mechanisms hold it."""
+
+    def auth_bytes(self) -> bytes: ...
+    def receive(self, auth_bytes: bytes) -> object: ...
+    def is_done(self) -> bool: ...
+    def is_authenticated(self) -> bool: ...
+
+
+def sasl_mechanism(settings: ClientSettings, host: str, timeout_s: float) -> Mechanism:
+    """A fresh conversation with broker `host` for `settings.sasl`.
+
+    A login by token gets its token here: raises AuthenticationError or UnreachableError if the
+    token's issuer refuses or does not answer within `timeout_s`.
+    """
+    sasl = settings.sasl or SaslSettings(mechanism="PLAIN")
+    return _MECHANISMS[sasl.mechanism](settings, sasl, host, timeout_s)
+
+
+def remedy(mechanism: str) -> str:
+    """The remedy if a broker refuses a login by this mechanism."""
+    return _REMEDIES.get(mechanism, "check user name and password in sasl.jaas.config")
+
+
+_REMEDIES = {
+    "OAUTHBEARER": "the broker does not accept the token: check client id, scope and audience",
+}
+
+
+def _plain(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float) -> Mechanism:
+    return _of_library(
+        sasl, host, sasl_plain_username=sasl.username, sasl_plain_password=sasl.password.reveal()
+    )
+
+
+def _scram(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float) -> Mechanism:
+    # RFC 5802's "saslname". Kafka, unlike the RFC, leaves out SASLprep, and so does Causeway.
+    username = sasl.username.replace("=", "=3D").replace(",", "=2C")
+    password = sasl.password.reveal()
+    mechanism = _of_library(sasl, host, sasl_plain_username=username, sasl_plain_password=password)
+    client = StrictScramClient(username, password, sasl.mechanism)
+    client.subject = f"{settings.alias} {host}"
+    mechanism._scram_client = client  # type: ignore[attr-defined]
+    return mechanism
+
+
+def _bearer(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float) -> Mechanism:
+    provider = _TokenProvider(
+        _bearer_token(settings, sasl, timeout_s), dict(sasl.oauth.extensions) if sasl.oauth else {}
+    )
+    return _of_library(sasl, host, sasl_oauth_token_provider=provider)
+
+
+def _bearer_token(settings: ClientSettings, sasl: SaslSettings, timeout_s: float) -> str:
+    """The token of a login by OAUTHBEARER."""
+    oauth = sasl.oauth
+    if oauth is None:
+        raise AuthenticationError("authenticate to", settings.alias, "no token endpoint is set")
+    ca_pem = settings.tls.ca_pem if settings.tls else None
+    return oauth_tokens(oauth, ca_pem).token(timeout_s)
+
+
+def _of_library(sasl: SaslSettings, host: str, **options: object) -> Mechanism:
+    kind = get_sasl_mechanism(sasl.mechanism)
+    return cast(Mechanism, kind(sasl_mechanism=sasl.mechanism, host=host, **options))
+
+
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str, extensions: dict[str, str]) -> None:
+        super().__init__()
+        self._token = token
+        self._extensions = extensions
+
+    def token(self) -> str:
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        return self._extensions
+
+
+_MECHANISMS: Mapping[str, Callable[[ClientSettings, SaslSettings, str, float], Mechanism]] = {
+    "PLAIN": _plain,
+    "SCRAM-SHA-256": _scram,
+    "SCRAM-SHA-512": _scram,
+    "OAUTHBEARER": _bearer,
+}

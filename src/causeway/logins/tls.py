@@ -1,0 +1,62 @@
+"""TLS contexts of clients. No secret leaves this module in any text."""
+
+from __future__ import annotations
+
+import ssl
+from functools import lru_cache
+
+from causeway.config import TlsSettings
+from causeway.errors import ConfigError
+from causeway.private_file import Unlisted
+
+_VERSIONS = {
+    ("TLSv1.2",): (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
+    ("TLSv1.3",): (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
+    ("TLSv1.2", "TLSv1.3"): (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.MAXIMUM_SUPPORTED),
+}
+
+
+@lru_cache(maxsize=32)
+def ssl_context(tls: TlsSettings | None) -> ssl.SSLContext:
+    """A client context: TLS 1.2, 1.3 or both, the broker's certificate always checked.
+
+    Any certificate in `ca_pem` is an anchor of trust, an intermediate or the broker's own too, as
+    in a Java trust store. Raises ConfigError for PEM text that can't be used.
+    """
+    tls = tls or TlsSettings()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version, context.maximum_version = _VERSIONS[tls.versions]
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = tls.verify_hostname
+    if tls.ca_pem is None:
+        context.load_default_certs()
+    else:
+        try:
+            context.load_verify_locations(cadata=tls.ca_pem)
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(
+                "use", "the trust store", f"no usable certificate in it: {_reason(error)}"
+            ) from None
+    if tls.cert_pem is not None:
+        _load_client_certificate(context, tls)
+    return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, tls: TlsSettings) -> None:
+    key = tls.key_pem.reveal() if tls.key_pem else ""
+    pem = f"{tls.cert_pem}\n{key}\n".encode()
+    try:
+        with Unlisted(pem) as path:
+            # Without a password function OpenSSL would ask the terminal for one.
+            context.load_cert_chain(path, password=lambda: "")
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            "use",
+            "the key store",
+            f"its certificate and key can't be used: {_reason(error)}",
+            remedy="the key must be unencrypted and belong to the first certificate",
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or type(error).__name__

@@ -1,0 +1,55 @@
+"""Tokens of a process, cached and renewed. Connections with the same credentials share them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+# A token is replaced when this share of its life is over.
+REFRESH_AT = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """`lifetime_s`: seconds from the request on. 0: the token is used once."""
+
+    value: str = field(repr=False)
+    lifetime_s: float
+
+
+class Tokens:
+    """One client's tokens. Thread-safe: one request is under way at a time.
+
+    `fetch` asks for a new token, in at most the seconds that it is given."""
+
+    def __init__(self, fetch: Callable[[float], Token]) -> None:
+        self._fetch = fetch
+        self._lock = threading.Lock()
+        self._token = ""
+        self._refresh_at = 0.0  # monotonic
+
+    def token(self, timeout_s: float) -> str:
+        """A token with at least a fifth of its life left. Raises what `fetch` raises."""
+        with self._lock:
+            if time.monotonic() >= self._refresh_at:
+                asked_at = time.monotonic()
+                token = self._fetch(timeout_s)
+                self._token = token.value
+                self._refresh_at = asked_at + token.lifetime_s * REFRESH_AT
+            return self._token
+
+
+_shared: dict[Hashable, Tokens] = {}
+_shared_lock = threading.Lock()
+
+
+def shared_tokens(key: Hashable, fetch: Callable[[], Callable[[float], Token]]) -> Tokens:
+    """The only Tokens of this process for `key`: all that decides which token a client gets.
+    `fetch` makes the function that asks for one, if this is the first call for `key`."""
+    with _shared_lock:
+        tokens = _shared.get(key)
+        if tokens is None:
+            tokens = _shared[key] = Tokens(fetch())
+        return tokens
