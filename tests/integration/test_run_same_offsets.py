@@ -494,6 +494,93 @@ def test_transforms_keep_offsets(
         assert target.offsets(f"{alias}.{topic}") == source.offsets(topic)
 
 
+_FUNCTIONS = """
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType
+
+@sf.udf(returnType=StringType())
+def mask(card):
+    return "****-****-" + card[-4:]
+
+def masked(records: DataFrame) -> DataFrame:
+    n, card = (sf.get_json_object("value", "$." + name) for name in ("n", "card"))
+    struct = sf.struct(n.cast("int").alias("n"), mask(card).alias("card"))
+    return records.where(n.cast("int") % 3 == 0).withColumn("value", sf.to_json(struct))
+
+def split(records: DataFrame) -> DataFrame:
+    several = sf.array(sf.lit("a"), sf.lit("b"))
+    own = sf.array(sf.col("value"))
+    n = sf.get_json_object("value", "$.n").cast("int")
+    return records.withColumn("value", sf.explode(sf.when(n == 100, several).otherwise(own)))
+
+def moved(records: DataFrame) -> DataFrame:
+    return records.withColumn("topic", sf.lit("elsewhere"))
+"""
+
+
+@pytest.mark.slow
+def test_python_functions_keep_offsets(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A function that makes one record of one, or none, keeps offsets. `plan` refuses others with
+    the reason, and a run stops before the first record that would become several or go elsewhere.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "functions.py").write_text(_FUNCTIONS)
+    alias = prefix.partition("-")[0]
+    names = {name: prefix + name for name in ("masked", "split", "moved")}
+    source.create_topics(list(names.values()), 1)
+    for topic in names.values():
+        values = [json.dumps({"n": n, "card": f"4000-1234-{n:04}"}) for n in range(300)]
+        source.produce(topic, [Outgoing(value=value.encode()) for value in values])
+    file = mm2_file(
+        tmp_path,
+        {alias: source_cluster, "B": target_cluster},
+        f"{alias}->B.enabled = true",
+        f"topics = {prefix}.*",
+        PRESERVE,
+        *QUICK,
+        f"causeway.transforms = {', '.join(names)}",
+        *(f"causeway.transform.{name}.topics = {topic}" for name, topic in names.items()),
+        *(f"causeway.transform.{name}.value.format = string" for name in names),
+        *(f"causeway.transform.{name}.python = functions:{name}" for name in names),
+    )
+    planned = causeway("plan", file)
+    assert planned.code != 0
+    told = " ".join(planned.out.split())
+    assert "its transform split may make several records of one" in told
+    assert "its transform moved chooses the topic of records" in told
+    assert "its transform masked" not in told
+
+    def reasons() -> dict[str, str]:
+        rows = status_of(file)[f"{alias}->B"]["partitions"]
+        return {row["topic"]: row["reason"] for row in rows if row["state"] == "stopped"}
+
+    with Running("run", file, directory=tmp_path) as run:
+        await_same_ends(source, [names["masked"]], target, f"{alias}.", PATIENCE_S)
+        await_until(lambda: len(reasons()) == 2, PATIENCE_S, "the other two stop")
+        found = reasons()
+        assert run.stop() == 0, run.log
+    assert "the record at offset 100: its transform makes several" in found[names["split"]]
+    assert "leads records to other partitions" in found[names["moved"]]
+    assert f"{alias}.elsewhere" not in target.topics()
+    kept = [r for r in source.read(names["masked"])[0] if r.offset % 3 == 0]
+    mirrored = target.read(f"{alias}.{names['masked']}")[0]
+    assert [(r.offset, json.loads(r.value or b"")) for r in mirrored] == [
+        (r.offset, _masked(r.value)) for r in kept
+    ]
+    before = target.read(f"{alias}.{names['split']}")[0]
+    assert by_offset(before) == by_offset(source.read(names["split"])[0][: len(before)])
+    assert len(before) <= 100
+
+
 def write_json_transactions(source: KafkaTools, topic: str) -> None:
     """Twenty, every fourth of them aborted."""
     with source.transactional(topic) as transactions:

@@ -69,9 +69,8 @@ def refusal(
 
 def _why_not_one(transform: TransformSettings) -> str | None:
     """Why the transform may make several records of one, or choose other partitions, as far as its
-    text shows. Rules do neither."""
-    if transform.python is not None:
-        return "is a Python function, which may make several records of one"
+    text shows. Rules do neither. A Python function has no text: `causeway plan` lets Spark analyse
+    it, and a run stops the partition before such a record."""
     if (found := _MULTIPLIES.search(transform.sql or "")) is not None:
         return f"may make several records of one by {found[1].lower()}()"
     if (found := _ROUTES.search(transform.sql or "")) is not None:

@@ -85,7 +85,7 @@ def test_what_cannot_keep_offsets_is_refused_with_the_reason() -> None:
         ({"sql": "SELECT v.* FROM records LATERAL VIEW posexplode_outer(a) v"}, "posexplode()"),
         ({"sql": "SELECT *, 'eu' AS topic FROM records"}, "the topic of records"),
         ({"sql": "SELECT * EXCEPT (partition), 0 AS `partition` FROM records"}, "the partition"),
-        ({"python": "mine:function"}, "Python function"),
+        ({"python": "mine:function"}, None),
     ],
 )
 def test_a_transform_makes_at_most_one_record_of_one(

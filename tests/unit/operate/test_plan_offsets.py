@@ -151,10 +151,15 @@ def test_missing_rights_are_problems(rights: dict[str, Any]) -> None:
     assert len(kept(replace(TOPIC, target_id=None), fills=(5, 0)).problems) == 1
 
 
-def test_a_transform_that_routes_is_a_problem_by_its_plan(rights: dict[str, Any]) -> None:
+def test_a_transform_that_routes_or_multiplies_is_a_problem_by_its_plan(
+    rights: dict[str, Any],
+) -> None:
     one = TransformSettings(name="eu", topics=(), sql="SELECT * EXCEPT (topic), x topic FROM r")
     routes = TransformPlan(settings=one, topics=("orders",), replaces=("topic", "value"))
     (problem,) = kept(transforms=(routes,)).problems
     assert "transform eu chooses the topic of records" in str(problem.error)
     keeps = replace(routes, replaces=("value",))
     assert kept(transforms=(keeps,)).problems == ()
+    several = replace(keeps, multiplies=True)
+    (problem,) = kept(transforms=(several,)).problems
+    assert "transform eu may make several records of one" in str(problem.error)

@@ -91,20 +91,21 @@ def plan(
         filling=preserving.filling(link, target),
         topics=kept,
         problems=(
-            *_routing(link, {topic.source for topic in topics}, transforms),
+            *_not_one_to_one(link, {topic.source for topic in topics}, transforms),
             *_lacking(link, target, topics, kept, there),
         ),
     )
 
 
-def _routing(
+def _not_one_to_one(
     link: LinkSettings, topics: Collection[str], transforms: Iterable[TransformPlan]
 ) -> Iterator[TopicProblem]:
     for transform in transforms:
         parts = " and ".join(sorted(_ROUTES.intersection(transform.replaces)))
-        for topic in transform.topics if parts else ():
+        does = f"chooses the {parts} of records" if parts else "may make several records of one"
+        for topic in transform.topics if parts or transform.multiplies else ():
             if topic in topics:
-                cause = f"its transform {transform.settings.name} chooses the {parts} of records"
+                cause = f"its transform {transform.settings.name} {does}"
                 yield TopicProblem(
                     topic=topic, error=preserving.refused(topic, cause, "change the query", link)
                 )

@@ -14,13 +14,15 @@ from causeway.operate.try_transform import OnStep, local_spark, prepared
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformPlan:
     """`topics`: the source topics that are mirrored through the transform; `sql`: what Spark runs,
-    None for a Python function; `replaces`: the parts of a record that it replaces; `without_spark`:
-    whether workers treat plain records themselves, see docs/decisions/0058."""
+    None for a Python function; `replaces`: the parts of a record that it replaces; `multiplies`:
+    whether it may make several records of one; `without_spark`: whether workers treat plain records
+    themselves, see docs/decisions/0058."""
 
     settings: TransformSettings
     topics: tuple[str, ...] = ()
     sql: str | None = None
     replaces: tuple[str, ...] = ()
+    multiplies: bool = False
     without_spark: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -34,6 +36,7 @@ class TransformPlan:
             "python": settings.python,
             "rules": settings.rules,
             "replaces": list(self.replaces),
+            "may_make_several_records_of_one": self.multiplies,
             "plain_records_without_spark": self.without_spark,
             "dead_letter_topic": settings.dead_letters,
         }
@@ -64,6 +67,7 @@ def check(settings: Settings, on_step: OnStep) -> Checks:
                     settings=transform,
                     sql=found.sql,
                     replaces=tuple(sorted(found.replaces)),
+                    multiplies=found.multiplies,
                     without_spark=found.work.shortcut is not None,
                 )
     if wrong:

@@ -57,6 +57,11 @@ class PreparedTransform:
     _view: Node = field(repr=False)
     _found: Mapping[str, outputs.Projected] = field(repr=False)
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether it may make several records of one."""
+        return self._facts.multiplies
+
     def apply(self, rows: DataFrame, *, throws: bool = False) -> DataFrame:
         """Rows of `rows.OUTPUT` for rows of `input`, in their order, with markers at their places.
         The result has the session that the transform was prepared in, with SESSION's settings. With

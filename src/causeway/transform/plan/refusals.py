@@ -109,6 +109,7 @@ class QueryFacts:
     # Columns of the view that from_json reads, each with the DataType, as JSON.
     read_as: list[tuple[str, str]] = field(default_factory=list)
     calls_python: bool = False  # has user-defined functions in Python
+    multiplies: bool = False  # may make several records of one
 
     def reads_value(self, expression: Node) -> bool:
         return not self.from_value.isdisjoint(references(expression))
@@ -239,6 +240,7 @@ class _Examiner:
     def _generate(self, node: Node) -> None:
         generator, facts = node.generator(), self._facts
         self._expression(generator)
+        facts.multiplies = True
         if name(generator) not in _COLLECTIONS | {"JsonTuple"}:
             function = generator.prettyName()
             self._problem(generator, f"{function}() cannot be used as a generator ({_EXPLODES})")
