@@ -86,13 +86,14 @@ def test_the_old_part_of_a_batch_waits_though_the_batch_is_young() -> None:
 
 
 def test_a_marker_of_an_earlier_lane_is_refused() -> None:
-    """It arrives after the first marker of the next lane, whose epoch is higher: seed 1058."""
-    relay_under_fire(1058, KINDS["offsets kept by markers"])
+    """It arrives after the first marker of the next lane, whose epoch is higher: seed 35."""
+    relay_under_fire(35, KINDS["offsets kept by markers"])
 
 
 def test_the_first_marker_waits_until_no_earlier_one_can_arrive() -> None:
-    """Nothing refuses an earlier one before it: seed 1047."""
-    relay_under_fire(1047, KINDS["offsets kept by markers"])
+    """Nothing refuses an earlier one before it: seeds 62 and 85."""
+    relay_under_fire(62, KINDS["offsets kept by markers, refusals"])
+    relay_under_fire(85, KINDS["offsets kept by markers, refusals"])
 
 
 def test_a_doubt_about_markers_outlives_a_recovery_after_which_nothing_is_sent() -> None:
