@@ -146,12 +146,15 @@ def _trouble(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
             "stops, and asks",
             "causeway run --adopt or --from; or causeway.sole.writer = false if others wrote them",
         )
-    if sole == "true" or (not sole and not identity):
+    keeps = flow.says("causeway.offsets").lower() == "preserve"
+    if keeps or sole == "true" or (not sole and not identity):
         yield BehaviourDifference(
             "others write to a mirrored topic",
             "continues",
             "stops that partition",
-            f"once the mirror has begun: {flow.name}.causeway.sole.writer = false",
+            "causeway restart --refill TOPIC, or --translate TOPIC"
+            if keeps
+            else f"once the mirror has begun: {flow.name}.causeway.sole.writer = false",
         )
 
 

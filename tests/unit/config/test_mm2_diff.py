@@ -107,6 +107,13 @@ def test_a_difference_is_reported_where_there_is_one(
     assert what not in rows(compared(tmp_path, *lines, other))
 
 
+def test_kept_offsets_have_their_own_remedy_for_records_of_others(tmp_path: Path) -> None:
+    found = compared(tmp_path, "causeway.offsets = preserve")
+    others = next(one for one in found.differences if one.what.startswith("others write"))
+    assert "restart --refill" in others.key
+    assert "sole.writer" not in others.key
+
+
 def test_each_flow_is_compared_by_its_own_keys(tmp_path: Path) -> None:
     found = compared(
         tmp_path,
