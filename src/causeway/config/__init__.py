@@ -3,6 +3,15 @@
 `causeway.config.reading` makes settings from the keys of a file; `causeway.formats` reads files.
 """
 
+from causeway.config.changes import (
+    SettingChange,
+    SettingRow,
+    SettingRows,
+    SettingSection,
+    changed_rows,
+    changes,
+    rows_of,
+)
 from causeway.config.clients import (
     CLUSTER_ID,
     REGISTRY_TLS,
@@ -30,7 +39,7 @@ from causeway.config.entries import (
     rereadable,
     stamp_of,
 )
-from causeway.config.key_table import Key, KeyTable, values_of
+from causeway.config.key_table import Applies, Key, KeyTable, values_of
 from causeway.config.keys import (
     OF_FLOWS,
     OLD_NAMES,

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from causeway.config.key_table import KeyTable, key, texts
+from causeway.config.key_table import AS_AT_START, LIVE, KeyTable, key, start_key, texts
 from causeway.config.logins import SaslSettings, TlsSettings
 from causeway.config.values import (
     COUNT,
@@ -42,8 +42,12 @@ def _is_committed(level: str) -> bool:
     return level == "read_committed"
 
 
+def _level(committed: bool) -> str:
+    return "read_committed" if committed else "read_uncommitted"
+
+
 @dataclass(frozen=True, kw_only=True)
-class ClientKeys(KeyTable):
+class ClientKeys(KeyTable, applies=LIVE):
     """Of any client: `A.consumer.key`, `A.producer.key`, `A.admin.key`."""
 
     client_id: str = key("client.id", TEXT, "causeway", "Shown in the brokers' logs and quotas.")
@@ -63,12 +67,12 @@ class ClientKeys(KeyTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FetchSettings(KeyTable):
+class FetchSettings(KeyTable, applies=LIVE):
     """Of the reader of a flow: `A.consumer.key`."""
 
-    read_committed: bool = key(
+    read_committed: bool = start_key(
         "isolation.level",
-        choice("read_committed", "read_uncommitted").then(_is_committed),
+        choice("read_committed", "read_uncommitted").then(_is_committed, _level),
         "read_committed",
         "Whether aborted and open transactions are read.",
     )
@@ -145,6 +149,7 @@ SECURITY = texts(
         "security.protocol": ValueKind(str.strip, {"enum": list(get_args(SecurityProtocol))}),
         "ssl.enabled.protocols": LIST,
     },
+    applies=LIVE,
 )
 
 
@@ -156,8 +161,12 @@ def _parts(word: str) -> tuple[str, ...]:
     return ("key", "value") if word == "both" else (word,)
 
 
+def _word(parts: tuple[str, ...]) -> str:
+    return "both" if len(parts) > 1 else parts[0]
+
+
 @dataclass(frozen=True, kw_only=True)
-class SchemaKeys(KeyTable):
+class SchemaKeys(KeyTable, applies=AS_AT_START):
     """Of a flow: the schemas of its records."""
 
     mode: Literal["off", "copy", "translate"] = key(
@@ -169,7 +178,11 @@ class SchemaKeys(KeyTable):
         " their ids there into records. Both need the registries of both clusters.",
     )
     interval_s: float = key(
-        "causeway.schemas.interval.seconds", SECONDS, 30, "How often to look for new schemas."
+        "causeway.schemas.interval.seconds",
+        SECONDS,
+        30,
+        "How often to look for new schemas.",
+        applies=LIVE,
     )
     subjects: tuple[Pattern, ...] = key(
         "causeway.schemas.subjects",
@@ -177,6 +190,7 @@ class SchemaKeys(KeyTable):
         "",
         "Subjects besides the topics' own (`TOPIC-key`, `TOPIC-value`): a list of whole-name"
         " regular expressions.",
+        applies=LIVE,
     )
     names: Literal["mirror", "source", "both"] = key(
         "causeway.schemas.names",
@@ -200,7 +214,7 @@ class SchemaKeys(KeyTable):
     )
     parts: tuple[str, ...] = key(
         "causeway.schemas.parts",
-        choice("key", "value", "both").then(_parts),
+        choice("key", "value", "both").then(_parts, _word),
         "both",
         "With `translate`: what of a record has ids in it. `value` where keys are numbers, whose"
         " bytes look like the id of a schema.",
@@ -208,10 +222,10 @@ class SchemaKeys(KeyTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegistryKeys(KeyTable):
+class RegistryKeys(KeyTable, applies=LIVE):
     """Of a cluster's schema registry: `A.key`."""
 
-    url: str | None = key(
+    url: str | None = start_key(
         "causeway.registry.url", TEXT, None, "Schema registry of this cluster (http or https)."
     )
     username: str | None = key(
@@ -235,7 +249,8 @@ REGISTRY_TLS = texts(
         "causeway.registry.ssl.truststore.password": "Its password (JKS, PKCS12).",
         "causeway.registry.ssl.truststore.type": "JKS, PKCS12 or PEM.",
         "causeway.registry.ssl.truststore.certificates": "Trusted certificates as PEM text.",
-    }
+    },
+    applies=LIVE,
 )
 OF_REGISTRIES = RegistryKeys.key_names() | REGISTRY_TLS.keys()
 

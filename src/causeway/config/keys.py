@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from causeway.config.key_table import KeyTable, key
+from causeway.config.key_table import LIVE, KeyTable, key, start_key
 from causeway.config.values import (
     BOOL,
     LONG_MAX,
@@ -28,7 +28,7 @@ from causeway.patterns import Pattern
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlowSwitch(KeyTable):
+class FlowSwitch(KeyTable, applies=LIVE):
     """Whether a flow `A->B` runs."""
 
     enabled: bool = key("enabled", BOOL, False, "Whether the flow runs.")
@@ -50,14 +50,14 @@ class FlowKeys(FlowSwitch):
     topic_filter_class: str = key(
         "topic.filter.class", TEXT, "DefaultTopicFilter", "Only Kafka's DefaultTopicFilter."
     )
-    policy_class: str = key(
+    policy_class: str = start_key(
         "replication.policy.class",
         TEXT,
         "DefaultReplicationPolicy",
         "DefaultReplicationPolicy (`A.topic`), IdentityReplicationPolicy (`topic`), or"
         " one of your own (docs/reference/names.md).",
     )
-    source_alias: str | None = key(
+    source_alias: str | None = start_key(
         "source.cluster.alias",
         TEXT,
         None,
@@ -66,16 +66,16 @@ class FlowKeys(FlowSwitch):
     target_alias: str | None = key(
         "target.cluster.alias", TEXT, None, "Another alias for the target, for telling circles."
     )
-    policy_separator: str = key(
+    policy_separator: str = start_key(
         "replication.policy.separator", TEXT, ".", "The text between alias and topic."
     )
-    policy_internal_separator: bool = key(
+    policy_internal_separator: bool = start_key(
         "replication.policy.internal.topic.separator.enabled",
         BOOL,
         True,
         "Whether the names of internal topics have that separator too.",
     )
-    rename: str = key(
+    rename: str = start_key(
         "causeway.rename",
         TEXT,
         "",
@@ -131,7 +131,7 @@ class FlowKeys(FlowSwitch):
     connect_transforms: str = key(
         "transforms", TEXT, "", "Must be empty: Connect's transforms cannot run here."
     )
-    causeway_transforms: str = key(
+    causeway_transforms: str = start_key(
         "causeway.transforms",
         TEXT,
         "",
@@ -145,20 +145,20 @@ class FlowKeys(FlowSwitch):
         "Rule for internal topics, which are never mirrored. With `kafka-3`, all names that end in"
         " `.internal` or `-internal` are internal.",
     )
-    delivery: Literal["exactly-once", "at-least-once"] = key(
+    delivery: Literal["exactly-once", "at-least-once"] = start_key(
         "causeway.delivery",
         choice("exactly-once", "at-least-once"),
         "exactly-once",
         "`at-least-once` only for brokers without idempotent producers.",
     )
-    offsets: Literal["translate", "preserve"] = key(
+    offsets: Literal["translate", "preserve"] = start_key(
         "causeway.offsets",
         choice("translate", "preserve"),
         "translate",
         "`preserve`: each mirrored record has the same offset as on the source"
         " ([when to use it](../explanation/offsets.md)).",
     )
-    preserve_topics: tuple[Pattern, ...] = key(
+    preserve_topics: tuple[Pattern, ...] = start_key(
         "causeway.offsets.preserve.topics",
         PATTERNS,
         "",
@@ -193,14 +193,14 @@ class FlowKeys(FlowSwitch):
         " `causeway restart --adopt` acknowledges the loss (`stop`), or goes on and reports the"
         " number of lost records (`continue`).",
     )
-    declared_sole_writer: bool | None = key(
+    declared_sole_writer: bool | None = start_key(
         "causeway.sole.writer",
         BOOL,
         None,
         "Whether only Causeway writes to the mirrored topics; then a foreign record stops its"
         " partition. Default: true if their names begin with the source's alias.",
     )
-    provenance: Literal["none", "header", "local"] = key(
+    provenance: Literal["none", "header", "local"] = start_key(
         "causeway.provenance",
         choice("none", "header", "local"),
         "none",
@@ -209,7 +209,7 @@ class FlowKeys(FlowSwitch):
         " with the same names](../explanation/provenance.md). `local`: so are all that were"
         " mirrored before.",
     )
-    skip_header: str = key(
+    skip_header: str = start_key(
         "causeway.skip.header",
         TEXT,
         "",
@@ -239,7 +239,7 @@ class FlowKeys(FlowSwitch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeartbeatKeys(KeyTable):
+class HeartbeatKeys(KeyTable, applies=LIVE):
     """Of every pair of clusters, whether its flow runs or not."""
 
     enabled: bool = key(
@@ -254,7 +254,7 @@ class HeartbeatKeys(KeyTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlSettings(KeyTable):
+class ControlSettings(KeyTable, applies=LIVE):
     """Of a flow, besides its records: groups, offset syncs, checkpoints and ACLs."""
 
     groups: tuple[Pattern, ...] = key(

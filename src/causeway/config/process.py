@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from causeway.config.key_table import KeyTable
+from causeway.config.key_table import LIVE, Applies, KeyTable
 from causeway.config.key_table import key as _key
 from causeway.config.values import (
     ADDRESS,
@@ -26,18 +26,33 @@ def _seconds(ms: int) -> float | None:
     return None if ms < 0 else ms / 1000
 
 
+def _millis(seconds: float | None) -> int:
+    return -1 if seconds is None else round(seconds * 1000)
+
+
 def _unless_negative(number: int) -> int | None:
     return None if number < 0 else number
 
 
+def _or_negative(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+SPARK = Applies(restart="Spark reads its settings when it starts")
+_CORES = Applies(restart="Spark's cores for lanes are set when it starts")
+_LANES = Applies(restart="a lane gets this value when it starts")
+_SERVER = Applies(restart="the server of the run is set up when the process starts")
+_POSTS = Applies(restart="the sender of events is set up when the process starts")
+
+
 @dataclass(frozen=True, kw_only=True)
-class HttpSettings(KeyTable):
+class HttpSettings(KeyTable, applies=_SERVER):
     """The server in a run. `port`: 0 for any free port, None for no server. `certificate`, `key`
     and `client_ca` are paths of PEM files, which the server reads when it starts."""
 
     port: int | None = _key(
         "causeway.http.port",
-        whole(0, 65535, -1).then(_unless_negative),
+        whole(0, 65535, -1).then(_unless_negative, _or_negative),
         8490,
         "Port for metrics, the REST API and probes. 0: any free port, which the run prints; -1: no"
         " port.",
@@ -79,7 +94,7 @@ class HttpSettings(KeyTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WebhookSettings(KeyTable):
+class WebhookSettings(KeyTable, applies=_POSTS):
     """Where the leading driver posts events."""
 
     url: Secret = _key(
@@ -112,27 +127,35 @@ class RunSettings(KeyTable):
         None,
         "Number of lanes (Spark tasks) that copy. Default: one for each two cores of this machine,"
         " and as many as a transform wants; N for local[N]; one for each core of a Spark cluster.",
+        applies=_CORES,
     )
     progress_interval_s: float = _key(
         "causeway.progress.interval.ms",
-        MILLIS.then(_seconds),
+        MILLIS.then(_seconds, _millis),
         1000,
         "How often progress is written to the target.",
+        applies=LIVE,
     )
     lease_s: float = _key(
         "causeway.lease.ms",
-        whole(1000, 3_600_000).then(_seconds),
+        whole(1000, 3_600_000).then(_seconds, _millis),
         10_000,
         "How long a lane, or a leading driver, works without a sign of life from the other end.",
+        applies=_LANES,
     )
     deleted_topics_retention_s: float | None = _key(
         "causeway.deleted.topics.retention.ms",
-        whole(0, LONG_MAX, -1).then(_seconds),
+        whole(0, LONG_MAX, -1).then(_seconds, _millis),
         7 * 24 * 3600 * 1000,
         "How long the status shows topics that were deleted on the source; -1: for ever.",
+        applies=LIVE,
     )
     connections: int = _key(
-        "causeway.connections", whole(1, 64), 2, "Connections of a lane to each target broker."
+        "causeway.connections",
+        whole(1, 64),
+        2,
+        "Connections of a lane to each target broker.",
+        applies=_LANES,
     )
     in_flight: int | None = _key(
         "causeway.in.flight",
@@ -140,6 +163,7 @@ class RunSettings(KeyTable):
         None,
         "Produce requests in flight on a connection. Default: 16, or 16 for each 5 ms of the round"
         " trip.",
+        applies=_LANES,
     )
     lane_buffer_bytes: int | None = _key(
         "causeway.lane.buffer.bytes",
@@ -147,12 +171,14 @@ class RunSettings(KeyTable):
         None,
         "Maximum bytes of batches that a lane holds in memory. Default: 64 MiB, or 256 MiB for a"
         " source with a long round trip.",
+        applies=_LANES,
     )
     metrics_port: int | None = _key(
         "causeway.metrics.port",
         whole(1, 65535),
         None,
         "Port for Prometheus. Default: none.",
+        applies=_SERVER,
     )
     metrics_host: str = _key(
         "causeway.metrics.host",
@@ -160,6 +186,7 @@ class RunSettings(KeyTable):
         "127.0.0.1",
         "Address for that port. Only this machine can read there, unless you set another address,"
         " such as 0.0.0.0 for all.",
+        applies=_SERVER,
     )
     metrics_names: tuple[str, ...] = _key(
         "causeway.metrics.names",
@@ -168,6 +195,7 @@ class RunSettings(KeyTable):
         "More host names that clients may use for that port, such as the name of a Kubernetes"
         " service: `causeway.mirrors.svc`. This machine's name and addresses are always allowed;"
         " requests with other host names are refused.",
+        applies=_SERVER,
     )
     http: HttpSettings = HttpSettings(port=None)
     webhook: WebhookSettings | None = None  # its `url` is set

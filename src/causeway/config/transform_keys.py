@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from causeway.config.key_table import KeyTable, key, texts
+from causeway.config.key_table import AS_AT_START, KeyTable, key, texts
 from causeway.config.values import (
     COUNT,
     FORMAT,
@@ -26,7 +26,7 @@ SECRET_FIELD = "secret."  # noqa: S105 - how a key begins
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformKeys(KeyTable):
+class TransformKeys(KeyTable, applies=AS_AT_START):
     """Of one transform, after the prefix `causeway.transform.NAME.`."""
 
     topics: tuple[Pattern, ...] = key(
@@ -97,13 +97,15 @@ TRANSFORM_REGISTRY_TLS = texts(
         "registry.ssl.truststore.password": "Password of that file (JKS, PKCS12).",
         "registry.ssl.truststore.type": "JKS, PKCS12 or PEM.",
         "registry.ssl.truststore.certificates": "Trusted certificates as PEM text.",
-    }
+    },
+    applies=AS_AT_START,
 )
 TRANSFORM_SECRETS = texts(
     {
         "secret.FIELD": "A value that must not be written into a query, such as a key. The query"
         " refers to it by `secrets.FIELD`. Usually `${env:VAR}` or `${file:/path:key}`."
-    }
+    },
+    applies=AS_AT_START,
 )
 
 TRANSFORM_NAMES = TransformKeys.key_names() | TRANSFORM_REGISTRY_TLS.keys()

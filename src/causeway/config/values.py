@@ -73,15 +73,32 @@ def freeze(settings: Any, *names: str) -> None:
 @dataclass(frozen=True, slots=True)
 class ValueKind:
     """`parse` makes a value of a text. It raises ValueError with the expected form, or ConfigError.
-    `schema`: the same values as JSON schema. `several`: the text is a list with commas."""
+    `schema`: the same values as JSON schema. `several`: the text is a list with commas. `text`
+    makes a text of a value again; it does not show secrets."""
 
     parse: Callable[[str], Any]
     schema: Mapping[str, Any] = field(default_factory=lambda: _STRING)
     several: bool = False
+    text: Callable[[Any], str] = field(default_factory=lambda: _text)
 
-    def then(self, convert: Callable[[Any], Any]) -> ValueKind:
-        """A kind that takes the same texts, and converts the parsed value."""
-        return replace(self, parse=lambda text: convert(self.parse(text)))
+    def then(
+        self, convert: Callable[[Any], Any], back: Callable[[Any], Any] = lambda value: value
+    ) -> ValueKind:
+        """A kind that takes the same texts, and converts the parsed value. `back` is the reverse,
+        if the converted value has another text."""
+        return replace(
+            self,
+            parse=lambda text: convert(self.parse(text)),
+            text=lambda value: self.text(back(value)),
+        )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(each if isinstance(each, str) else each.pattern for each in value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _boolean(text: str) -> bool:

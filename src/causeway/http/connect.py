@@ -72,7 +72,7 @@ _KEYS: Final = {
     ),
 }
 _SETTING_OF: Final = {
-    key.name: attrgetter(part + field)
+    key.name: (attrgetter(part + field), key.kind.text)
     for part, keys in (
         ("", FlowKeys),
         ("control.", ControlSettings),
@@ -183,7 +183,8 @@ class Connector:
             found[f"{side}.cluster.bootstrap.servers"] = servers
             found[f"{side}.cluster.security.protocol"] = client.protocol
         found["replication.policy.separator"] = link.policy.separator
-        return found | {key: _text(_SETTING_OF[key](link)) for key in _KEYS[self.kind]}
+        settings = ((key, *_SETTING_OF[key]) for key in _KEYS[self.kind])
+        return found | {key: text(value_of(link)) for key, value_of, text in settings}
 
     def status(self) -> dict[str, Any]:
         own = {"state": self.state, "worker_id": self.worker}
@@ -215,14 +216,6 @@ class Connector:
             for each in self.link.partitions
             if each.mirrored_to
         ]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(each.pattern for each in value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def connectors(view: View, links: Iterable[LinkSettings], worker: str) -> Mapping[str, Connector]:
