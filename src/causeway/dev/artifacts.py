@@ -43,12 +43,17 @@ _PINS = Path(__file__).with_name("jars.sha512")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JarSet:
-    """With a `classifier`: that jar of the roots alone, without what they depend on."""
+    """With a `classifier`: that jar of the roots alone, without what they depend on. With a
+    `release`: the jars are not Kafka's; `organisation` publishes the roots in this version, and
+    `pins` has the hashes."""
 
     folder: str
     title: str
     roots: tuple[str, ...]
     classifier: str = ""
+    organisation: str = "org.apache.kafka"
+    release: str = ""
+    pins: Path | None = None
 
 
 _BROKER = JarSet(folder="lib", title="Apache Kafka", roots=("kafka_2.13",))
@@ -77,9 +82,10 @@ def classpath(jars: JarSet, version: KafkaVersion | None = None) -> str:
     return f"{_provide(jars, version or kafka_version())}/*"
 
 
-def _provide(jars: JarSet, version: KafkaVersion) -> Path:
-    root = kafka_directory(version)
-    folder = root / jars.folder
+def _provide(jars: JarSet, kafka: KafkaVersion) -> Path:
+    version = jars.release or str(kafka)
+    root = cache_directory() / jars.folder if jars.release else kafka_directory(kafka)
+    folder = root / (jars.release or jars.folder)
     if folder.is_dir():
         return folder
     java = find_java()
@@ -90,15 +96,17 @@ def _provide(jars: JarSet, version: KafkaVersion) -> Path:
             return folder
         # The rename is what makes the folder appear: whole, or not at all.
         with tempfile.TemporaryDirectory(dir=root, prefix=".fetching-") as temporary:
-            _fetch(jars, version, java, Path(temporary))
-            _verify(jars, version, Path(temporary) / "lib")
-            (Path(temporary) / "lib").rename(folder)
+            lib = Path(temporary) / "lib"
+            _fetch(jars, version, _ivy_command(jars, kafka, java, Path(temporary)), lib)
+            _verify(jars, version, lib)
+            lib.rename(folder)
     return folder
 
 
-def _verify(jars: JarSet, version: KafkaVersion, folder: Path) -> None:
+def _verify(jars: JarSet, version: str, folder: Path) -> None:
     """Raises PrerequisiteError where a jar in `folder` is not the one that was tested."""
-    lines = (line.split() for line in _PINS.read_text().splitlines() if not line.startswith("#"))
+    text = (jars.pins or _PINS).read_text()
+    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
     pins = {name: digest for digest, name in lines}
     if f"{jars.roots[0]}-{version}.jar" not in pins:
         Console(stderr=True).print(f"{jars.title} {version} is not pinned by hash: as it came.")
@@ -122,13 +130,12 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(jars: JarSet, version: KafkaVersion, java: Path, temporary: Path) -> None:
-    """Fill `temporary/lib`. A registry that hiccups is asked again; what it gave stays in Ivy's
+def _fetch(jars: JarSet, version: str, command: list[str], lib: Path) -> None:
+    """Fill `lib`, which `command` names. A registry that hiccups is asked again; what it gave stays in Ivy's
     own cache, so a second attempt goes on where the first one stopped."""
     title, console = f"{jars.title} {version}", Console(stderr=True)
     if not console.is_terminal:
         console.print(f"Fetching {title} into {cache_directory()}, once.")
-    command = _ivy_command(jars, version, java, temporary)
     cause = ""
     for pause_s in (0.0, *_PAUSES_S):
         time.sleep(pause_s)
@@ -145,7 +152,7 @@ def _fetch(jars: JarSet, version: KafkaVersion, java: Path, temporary: Path) -> 
             assert ivy.stdout is not None
             for line in ivy.stdout:
                 output.read(line)
-        if ivy.wait() == 0 and any((temporary / "lib").glob("kafka-*.jar")):
+        if ivy.wait() == 0 and any(lib.glob("*.jar")):
             return
         if output.no_such_version:
             raise PrerequisiteError(
@@ -166,12 +173,12 @@ def _fetch(jars: JarSet, version: KafkaVersion, java: Path, temporary: Path) -> 
 
 
 def _ivy_command(jars: JarSet, version: KafkaVersion, java: Path, temporary: Path) -> list[str]:
-    modules = [("org.apache.kafka", name, str(version)) for name in jars.roots]
+    modules = [(jars.organisation, name, jars.release or str(version)) for name in jars.roots]
     conf, artifact = "default->runtime(*),master(*)", ""
     if jars.classifier:
         conf = "default->master(*)"
         artifact = f'<artifact name="{{}}" type="jar" m:classifier={quoteattr(jars.classifier)}/>'
-    else:
+    elif not jars.release:
         modules += _LOG4J_1 if jars is _BROKER and version.log4j_1 else _LOG4J_2
     dependencies = "".join(
         f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
