@@ -50,7 +50,13 @@ from causeway.config.keys import (
     FlowSwitch,
     HeartbeatKeys,
 )
-from causeway.config.logins import OAuthSettings, SaslMechanism, SaslSettings, TlsSettings
+from causeway.config.logins import (
+    AwsSettings,
+    OAuthSettings,
+    SaslMechanism,
+    SaslSettings,
+    TlsSettings,
+)
 from causeway.config.process import (
     IN_SECONDS,
     HttpSettings,

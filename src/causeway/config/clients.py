@@ -124,8 +124,10 @@ SECURITY = texts(
         CLUSTER_ID: "The cluster's id: brokers of another cluster are refused. Default: the id in"
         " the progress topic.",
         "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
-        "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
+        "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM.",
         "sasl.jaas.config": "Login module and its options, as for Java clients.",
+        "sasl.login.callback.handler.class": "Which tokens OAUTHBEARER uses, as for Java clients.",
+        "sasl.client.callback.handler.class": "The one that belongs to the login module.",
         "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https).",
         "sasl.oauthbearer.client.credentials.client.id": "OAuth client.",
         "sasl.oauthbearer.client.credentials.client.secret": "Its secret.",

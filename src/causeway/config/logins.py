@@ -12,7 +12,7 @@ from typing import Literal
 
 from causeway.config.values import FrozenMap, Secret, freeze
 
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,34 @@ class OAuthSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSettings:
+    """Where the credentials of an IAM login come from, by the options of Amazon's login library for
+    MSK and with its defaults. Credentials are sought in `profile`, then by assuming `role_arn`,
+    then, with `default_sources`, wherever AWS's tools look for them, on the machine that opens the
+    connection. A role is assumed with `access_key_id` and so on, or else with the credentials of
+    the default sources. `sts_region`: of the STS that is asked; aws-global: the global one."""
+
+    profile: str | None = None
+    role_arn: str | None = None
+    role_session_name: str = "aws-msk-iam-auth"
+    role_external_id: str | None = None
+    sts_region: str = "aws-global"
+    access_key_id: Secret | None = None
+    secret_access_key: Secret | None = None
+    session_token: Secret | None = None
+    default_sources: bool = True
+    fips: bool = False
+    max_retries: int = 3
+    max_backoff_ms: int = 5000
+    tells_identity: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaslSettings:
+    """`aws`: of AWS_MSK_IAM, and of OAUTHBEARER with tokens for MSK."""
+
     mechanism: SaslMechanism
     username: str = ""
     password: Secret = Secret("")
     oauth: OAuthSettings | None = None
+    aws: AwsSettings | None = None

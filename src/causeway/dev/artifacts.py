@@ -131,8 +131,8 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _fetch(jars: JarSet, version: str, command: list[str], lib: Path) -> None:
-    """Fill `lib`, which `command` names. A registry that hiccups is asked again; what it gave stays in Ivy's
-    own cache, so a second attempt goes on where the first one stopped."""
+    """Fill `lib`, which `command` names. A registry that hiccups is asked again; what it gave stays
+    in Ivy's own cache, so a second attempt goes on where the first one stopped."""
     title, console = f"{jars.title} {version}", Console(stderr=True)
     if not console.is_terminal:
         console.print(f"Fetching {title} into {cache_directory()}, once.")

@@ -8,8 +8,9 @@ from typing import Protocol, cast
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from causeway.config import ClientSettings, SaslSettings
+from causeway.config import AwsSettings, ClientSettings, SaslSettings
 from causeway.errors import AuthenticationError
+from causeway.logins.aws import IamMechanism, iam_payload, iam_token
 from causeway.logins.oauth import oauth_tokens
 from causeway.logins.scram import StrictScramClient
 
@@ -33,9 +34,14 @@ def sasl_mechanism(settings: ClientSettings, host: str, timeout_s: float) -> Mec
     return _MECHANISMS[sasl.mechanism](settings, sasl, host, timeout_s)
 
 
-def remedy(mechanism: str) -> str:
-    """The remedy if a broker refuses a login by this mechanism."""
-    return _REMEDIES.get(mechanism, "check user name and password in sasl.jaas.config")
+def remedy(sasl: SaslSettings) -> str:
+    """The remedy if a broker refuses this login."""
+    if sasl.aws is not None:
+        return (
+            "check that the identity's policy allows kafka-cluster:Connect, the region, and this"
+            " machine's clock; awsDebugCreds=true shows the identity"
+        )
+    return _REMEDIES.get(sasl.mechanism, "check user name and password in sasl.jaas.config")
 
 
 _REMEDIES = {
@@ -62,18 +68,27 @@ def _scram(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: f
 
 def _bearer(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float) -> Mechanism:
     provider = _TokenProvider(
-        _bearer_token(settings, sasl, timeout_s), dict(sasl.oauth.extensions) if sasl.oauth else {}
+        _bearer_token(settings, sasl, host, timeout_s),
+        dict(sasl.oauth.extensions) if sasl.oauth else {},
     )
     return _of_library(sasl, host, sasl_oauth_token_provider=provider)
 
 
-def _bearer_token(settings: ClientSettings, sasl: SaslSettings, timeout_s: float) -> str:
+def _bearer_token(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float) -> str:
     """The token of a login by OAUTHBEARER."""
+    if sasl.aws is not None:
+        return iam_token(sasl.aws, settings.alias, host, timeout_s)
     oauth = sasl.oauth
     if oauth is None:
         raise AuthenticationError("authenticate to", settings.alias, "no token endpoint is set")
     ca_pem = settings.tls.ca_pem if settings.tls else None
     return oauth_tokens(oauth, ca_pem).token(timeout_s)
+
+
+def _msk_iam(
+    settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float
+) -> Mechanism:
+    return IamMechanism(iam_payload(sasl.aws or AwsSettings(), settings.alias, host, timeout_s))
 
 
 def _of_library(sasl: SaslSettings, host: str, **options: object) -> Mechanism:
@@ -99,4 +114,5 @@ _MECHANISMS: Mapping[str, Callable[[ClientSettings, SaslSettings, str, float], M
     "SCRAM-SHA-256": _scram,
     "SCRAM-SHA-512": _scram,
     "OAUTHBEARER": _bearer,
+    "AWS_MSK_IAM": _msk_iam,
 }

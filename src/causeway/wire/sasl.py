@@ -49,7 +49,7 @@ def authenticate(
         answer = call(request, deadline.left())
         if answer.error_code:
             text = answer.error_message or codes.name(answer.error_code)
-            raise failed(f"{name} refused: {text.rstrip('.')}", remedy(name))
+            raise failed(f"{name} refused: {text.rstrip('.')}", remedy(settings.sasl))
         lifetime_ms = answer.session_lifetime_ms
         try:
             mechanism.receive(bytes(answer.auth_bytes))
@@ -58,5 +58,5 @@ def authenticate(
             cause = f"the broker's side of {name} is wrong"
             raise failed(cause, "is it the broker it claims to be?") from None
     if not mechanism.is_authenticated():
-        raise failed(f"{name} refused: not authenticated", remedy(name))
+        raise failed(f"{name} refused: not authenticated", remedy(settings.sasl))
     return lifetime_ms / 1000

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
 
 from causeway.java import find_java
 from tests.harness.kafka.jars import msk_classpath
@@ -27,39 +27,47 @@ class MskLibrary:
         self, host: str, properties: Mapping[str, str], options: Mapping[str, str] | None = None
     ) -> dict[str, str]:
         """What AWS_MSK_IAM sends to the broker with this name."""
+        found: dict[str, str] = json.loads(self._begun(host, properties, options or {})[1])
+        return found
+
+    def takes(self, answer: bytes, properties: Mapping[str, str]) -> bool:
+        """Whether the client of AWS_MSK_IAM takes the broker's answer for a success."""
+        client, _ = self._begun("b.kafka.us-east-1.amazonaws.com", properties, {})
+        try:
+            client.evaluateChallenge(answer)
+        except Py4JJavaError:
+            return False
+        return bool(client.isComplete())
+
+    def _begun(
+        self, host: str, properties: Mapping[str, str], options: Mapping[str, str]
+    ) -> tuple[Any, bytes]:
+        """A client, and what it has sent."""
         handler = self._iam.IAMClientCallbackHandler()
         module = "software.amazon.msk.auth.iam.IAMLoginModule"
         with self._set(properties):
-            self._configure(handler, "AWS_MSK_IAM", module, options or {})
+            self._configure(handler, "AWS_MSK_IAM", module, options)
             generator = self._iam.internals.AWS4SignedPayloadGenerator()
             client = self._iam.internals.IAMSaslClient("AWS_MSK_IAM", handler, host, generator)
-            sent = client.evaluateChallenge(self._gateway.new_array(self._jvm.byte, 0))
-        found: dict[str, str] = json.loads(bytes(sent))
-        return found
-
+            return client, bytes(client.evaluateChallenge(b""))
 
     def token(self, properties: Mapping[str, str], options: Mapping[str, str] | None = None) -> str:
-        """The URL in the token of OAUTHBEARER."""
+        """The token of OAUTHBEARER."""
         handler = self._iam.IAMOAuthBearerLoginCallbackHandler()
         oauth = self._jvm.org.apache.kafka.common.security.oauthbearer
         module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
         with self._set(properties):
             self._configure(handler, "OAUTHBEARER", module, options or {})
-            callbacks = self._gateway.new_array(
-                self._jvm.javax.security.auth.callback.Callback, 1
-            )
+            callbacks = self._gateway.new_array(self._jvm.javax.security.auth.callback.Callback, 1)
             callbacks[0] = oauth.OAuthBearerTokenCallback()
             handler.handle(callbacks)
-            value = str(callbacks[0].token().value())
-        return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)).decode()
+            return str(callbacks[0].token().value())
 
     def _configure(
         self, handler: Any, mechanism: str, module: str, options: Mapping[str, str]
     ) -> None:
         entries = self._jvm.javax.security.auth.login
-        required = getattr(
-            entries, "AppConfigurationEntry$LoginModuleControlFlag"
-        ).REQUIRED
+        required = getattr(entries, "AppConfigurationEntry$LoginModuleControlFlag").REQUIRED
         entry = entries.AppConfigurationEntry(module, required, dict(options))
         handler.configure({}, mechanism, [entry])
 

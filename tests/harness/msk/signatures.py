@@ -40,40 +40,40 @@ class Key:
     expires: datetime | None = None
 
 
-class Denied(Exception):
+class DeniedError(Exception):
     """Why the broker refuses a login."""
 
 
 def payload_principal(
     payload: bytes, host: str, region: str, keys: Mapping[str, Key], now: datetime
 ) -> str:
-    """Who logs in by a payload of AWS_MSK_IAM to the broker `host`. Raises Denied."""
+    """Who logs in by a payload of AWS_MSK_IAM to the broker `host`. Raises DeniedError."""
     try:
         given: dict[str, str] = json.loads(payload)
     except ValueError:
-        raise Denied("the payload is not JSON") from None
+        raise DeniedError("the payload is not JSON") from None
     if given.get("version") != "2020_10_22" or not given.get("user-agent"):
-        raise Denied("no version or user agent")
+        raise DeniedError("no version or user agent")
     if given.get("host") != host:
-        raise Denied(f"signed for host {given.get('host')}")
+        raise DeniedError(f"signed for host {given.get('host')}")
     known = {*_KEYS, "version", "host", "user-agent", "x-amz-signature"}
     if strange := given.keys() - known:
-        raise Denied(f"unknown fields {sorted(strange)}")
+        raise DeniedError(f"unknown fields {sorted(strange)}")
     query = {name: given[key] for key, name in _KEYS.items() if key in given}
     return _principal(query, given.get("x-amz-signature", ""), host, region, keys, now)
 
 
 def token_principal(token: bytes, region: str, keys: Mapping[str, Key], now: datetime) -> str:
-    """Who logs in by a token of OAUTHBEARER. Raises Denied."""
+    """Who logs in by a token of OAUTHBEARER. Raises DeniedError."""
     if b"=" in token:
-        raise Denied("the token has padding")
+        raise DeniedError("the token has padding")
     url = urlsplit(base64.urlsafe_b64decode(token + b"=" * (-len(token) % 4)).decode())
     host = f"kafka.{region}.amazonaws.com"
     if (url.scheme, url.netloc, url.path) not in {("https", host, "/"), ("https", host, "")}:
-        raise Denied(f"a token for {url.netloc}")
+        raise DeniedError(f"a token for {url.netloc}")
     query = dict(parse_qsl(url.query, strict_parsing=True))
     if not query.pop("User-Agent", ""):
-        raise Denied("no user agent")
+        raise DeniedError("no user agent")
     signature = query.pop("X-Amz-Signature", "")
     return _principal(query, signature, host, region, keys, now)
 
@@ -87,28 +87,28 @@ def _principal(
     now: datetime,
 ) -> str:
     if query.get("Action") != "kafka-cluster:Connect":
-        raise Denied("not kafka-cluster:Connect")
+        raise DeniedError("not kafka-cluster:Connect")
     if query.get("X-Amz-Algorithm") != "AWS4-HMAC-SHA256":
-        raise Denied("unknown algorithm")
+        raise DeniedError("unknown algorithm")
     if query.get("X-Amz-SignedHeaders") != "host":
-        raise Denied("signs other headers")
+        raise DeniedError("signs other headers")
     stamp = query.get("X-Amz-Date", "")
     signed_at = datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)
     life_s = int(query.get("X-Amz-Expires", "0"))
     if not 0 < life_s <= _MOST_S:
-        raise Denied(f"valid for {life_s} s")
+        raise DeniedError(f"valid for {life_s} s")
     if not signed_at - _SKEW <= now < signed_at + timedelta(seconds=life_s):
-        raise Denied("Signature expired")
+        raise DeniedError("Signature expired")
     key_id, *scope = query.get("X-Amz-Credential", "").split("/")
     if scope != [stamp[:8], region, "kafka-cluster", "aws4_request"]:
-        raise Denied(f"Credential should be scoped to {region}, not {'/'.join(scope)}")
+        raise DeniedError(f"Credential should be scoped to {region}, not {'/'.join(scope)}")
     key = keys.get(key_id)
     if key is None or query.get("X-Amz-Security-Token") != key.token:
-        raise Denied("The security token included in the request is invalid")
+        raise DeniedError("The security token included in the request is invalid")
     if key.expires is not None and now >= key.expires:
-        raise Denied("The security token included in the request is expired")
+        raise DeniedError("The security token included in the request is expired")
     if not hmac.compare_digest(signature_of(query, host, key.secret), signature):
-        raise Denied("the signature does not match")
+        raise DeniedError("the signature does not match")
     return key.principal
 
 

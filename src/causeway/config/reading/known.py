@@ -189,6 +189,11 @@ AGREED: dict[str, set[str]] = {
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
         "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
         "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler",
+        "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
+    },
+    "sasl.client.callback.handler.class": {
+        "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+        "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
     },
     "sasl.oauthbearer.jwt.retriever.class": {
         "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",

@@ -11,11 +11,13 @@ from typing import cast, get_args
 
 from causeway.config.logins import OAuthSettings, SaslMechanism, SaslSettings
 from causeway.config.reading import login
+from causeway.config.reading.aws import MSK_HANDLER, aws_settings
 from causeway.config.reading.client_reader import STORE_TYPES, ClientReader, is_endpoint
 from causeway.config.values import Secret
 from causeway.errors import ConfigError
 
 JAAS = "sasl.jaas.config"
+_HANDLER = "sasl.login.callback.handler.class"
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 _CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
 _CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - a key's name
@@ -62,7 +64,7 @@ def _options(
         return None
     module = login.parse_jaas(text)
     if module.name != login_of.module:
-        known = {each.module for each in _LOGINS.values()} | {"Krb5LoginModule", "IAMLoginModule"}
+        known = {each.module for each in _LOGINS.values()} | {"Krb5LoginModule"}
         found = module.name if module.name in known else "another login module"
         reader.refuse(JAAS, f"{mechanism} needs {login_of.module}, not {found}")
         return None
@@ -90,8 +92,18 @@ def _password(
 def _oauth(
     reader: ClientReader, mechanism: SaslMechanism, options: Mapping[str, str]
 ) -> SaslSettings | None:
+    if (reader.text(_HANDLER) or "").endswith(f".{MSK_HANDLER}"):
+        return _msk_iam(reader, mechanism, options)
     oauth = _oauth_settings(reader, options)
     return SaslSettings(mechanism=mechanism, oauth=oauth) if oauth else None
+
+
+def _msk_iam(
+    reader: ClientReader, mechanism: SaslMechanism, options: Mapping[str, str]
+) -> SaslSettings | None:
+    """AWS_MSK_IAM, and OAUTHBEARER with tokens for MSK."""
+    aws = aws_settings(reader, JAAS, options)
+    return SaslSettings(mechanism=mechanism, aws=aws) if aws else None
 
 
 def _has_client_id(reader: ClientReader) -> bool:
@@ -118,6 +130,7 @@ _LOGINS: Mapping[str, _Login] = {
     "OAUTHBEARER": _Login(
         module="OAuthBearerLoginModule", read=_oauth, is_complete_without_module=_has_client_id
     ),
+    "AWS_MSK_IAM": _Login(module="IAMLoginModule", read=_msk_iam),
 }
 
 
