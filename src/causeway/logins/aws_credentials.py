@@ -81,7 +81,10 @@ class AwsLogin:
         of the environment, the profile or the instance. Raises AuthenticationError without one."""
         from botocore.utils import IMDSRegionProvider
 
-        session = self._new_session(self._settings.profile, 1.0)
+        profile = self._settings.profile
+        session = self._session()
+        if profile in session.available_profiles:
+            session = self._session(profile=profile)
         partitions = session.get_component("data_loader").load_data("partitions")["partitions"]
         known = (name for partition in partitions for name in partition["regions"])
         found = next((name for name in known if name in host), None)
@@ -154,6 +157,9 @@ class AwsLogin:
                 use_fips_endpoint=self._settings.fips or None,
             )
         )
+        if session.get_config_variable("region") is None:  # botocore knows no AWS_REGION
+            region = os.environ.get("AWS_REGION") or self._settings.sts_region
+            session.set_config_variable("region", region)
         # A profile may want a code from a person, whom botocore would ask at the terminal.
         resolver = session.get_component("credential_provider")
         resolver.get_provider("assume-role")._prompter = _refuse_code
@@ -234,6 +240,7 @@ _SHOWN = (
     "InfiniteLoopConfigError",
     "InvalidConfigError",
     "NoCredentialsError",
+    "ParamValidationError",
     "PartialCredentialsError",
     "ProfileNotFound",
     "SSOTokenLoadError",
@@ -267,7 +274,7 @@ def _cause(error: Exception) -> tuple[str, bool]:
     if isinstance(error, MetadataRetrievalError):
         return "the metadata service gave none", True
     if isinstance(error, BotoCoreError) and type(error).__name__ in _SHOWN:
-        return str(error).rstrip("."), False
+        return " ".join(str(error).split()).rstrip("."), False
     if isinstance(error, OSError):
         return f"{error.strerror} {error.filename or ''}".strip(), False
     return type(error).__name__, False

@@ -92,7 +92,7 @@ def _password(
 def _oauth(
     reader: ClientReader, mechanism: SaslMechanism, options: Mapping[str, str]
 ) -> SaslSettings | None:
-    if (reader.text(_HANDLER) or "").endswith(f".{MSK_HANDLER}"):
+    if _is_msks(reader):
         return _msk_iam(reader, mechanism, options)
     oauth = _oauth_settings(reader, options)
     return SaslSettings(mechanism=mechanism, oauth=oauth) if oauth else None
@@ -106,12 +106,20 @@ def _msk_iam(
     return SaslSettings(mechanism=mechanism, aws=aws) if aws else None
 
 
+def _is_msks(reader: ClientReader) -> bool:
+    return (reader.text(_HANDLER) or "").endswith(f".{MSK_HANDLER}")
+
+
 def _has_client_id(reader: ClientReader) -> bool:
-    return reader.text(_CLIENT_ID) is not None
+    return reader.text(_CLIENT_ID) is not None or _is_msks(reader)
 
 
 def _never(_: ClientReader) -> bool:
     return False
+
+
+def _always(_: ClientReader) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +138,9 @@ _LOGINS: Mapping[str, _Login] = {
     "OAUTHBEARER": _Login(
         module="OAuthBearerLoginModule", read=_oauth, is_complete_without_module=_has_client_id
     ),
-    "AWS_MSK_IAM": _Login(module="IAMLoginModule", read=_msk_iam),
+    "AWS_MSK_IAM": _Login(
+        module="IAMLoginModule", read=_msk_iam, is_complete_without_module=_always
+    ),
 }
 
 
