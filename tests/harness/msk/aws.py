@@ -107,7 +107,7 @@ class Services:
             if headers.get("Authorization") != self.container_token:
                 return 401, ""
             return 200, json.dumps(_as_json(self.issue("container"), "Token"))
-        if headers.get("X-aws-ec2-metadata-token") != self._session_token:
+        if headers.get("x-aws-ec2-metadata-token") != self._session_token:
             return 401, ""
         if path == _ROLE_PATH:
             return 200, "node"
@@ -177,12 +177,12 @@ def aws_services() -> Iterator[Services]:
             self._send(services.put(self.path))
 
         def do_GET(self) -> None:
-            self._send(services.get(urlsplit(self.path).path, self.headers))
+            self._send(services.get(urlsplit(self.path).path, dict(self.headers)))
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             form = {name: values[0] for name, values in parse_qs(body).items()}
-            self._send(services.post(form, self.headers))
+            self._send(services.post(form, dict(self.headers)))
 
         def _send(self, answer: tuple[int, str]) -> None:
             status, text = answer

@@ -54,8 +54,8 @@ def profiles(tmp_path: Path, enter: Enter) -> Path:
     return tmp_path / "credentials"
 
 
-def key_of(settings: AwsSettings | None = None, **given: str) -> str:
-    return key_by(AwsLogin(settings or AwsSettings(**given)))
+def key_of(settings: AwsSettings) -> str:
+    return key_by(AwsLogin(settings))
 
 
 def key_by(login: AwsLogin) -> str:
@@ -91,7 +91,7 @@ def test_of_a_file_and_of_its_next_version(profiles: Path) -> None:
 @pytest.mark.usefixtures("in_environment")
 def test_of_a_named_profile(profiles: Path) -> None:
     profiles.write_text(profile("AKIA1") + profile("AKIA2", "mirror"))
-    assert key_of(profile="mirror") == "AKIA2"
+    assert key_of(AwsSettings(profile="mirror")) == "AKIA2"
 
 
 def test_of_a_profile_with_a_role(services: Services, profiles: Path) -> None:
