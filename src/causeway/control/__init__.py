@@ -54,4 +54,10 @@ from causeway.control.topics import (
     TopicPlan,
     TopicProblem,
 )
-from causeway.control.transforms import Transform, Transforms, with_treatments
+from causeway.control.transforms import (
+    Transform,
+    Transforms,
+    only_treated,
+    treatment_steps,
+    with_treatments,
+)

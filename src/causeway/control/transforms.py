@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from causeway.config import LinkSettings, Routes, Secret, TransformSettings, TreatmentSettings
 from causeway.java import java_version
-from causeway.relay import StageSpec
+from causeway.link_topics import PartitionProgress
+from causeway.relay import StageSpec, TreatmentStep
 
 if TYPE_CHECKING:
     from causeway.transform.queries import QueryShortcut
@@ -114,6 +115,28 @@ def with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings
     """Of what is treated before it goes through a transform of that `identity`, or none."""
     decides = [identity, *([each.kind, dict(each.decides)] for each in treatments)]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
+def treatment_steps(treatments: Iterable[TreatmentSettings]) -> tuple[TreatmentStep, ...]:
+    """The steps with the settings that they need."""
+    return tuple(
+        TreatmentStep(kind=each.kind, settings={**each.decides, **each.needs})
+        for each in treatments
+    )
+
+
+def only_treated(
+    treatments: Sequence[TreatmentSettings], progress: PartitionProgress
+) -> tuple[TreatmentStep, ...] | None:
+    """The treatment of the mirrored records of a partition, if it is `treatments` (of the file), no
+    transform followed, and it needs no other system. Empty if records were relayed unchanged; None
+    otherwise."""
+    if progress.transform is None:
+        return ()
+    if any(each.needs for each in treatments):
+        return None
+    same = bool(treatments) and with_treatments(None, treatments) == progress.transform
+    return treatment_steps(treatments) if same else None
 
 
 def _pickled(value: Shortcut | QueryShortcut | Routes) -> str:

@@ -34,7 +34,7 @@ from causeway.relay.messages import (
     Trace,
     TreatmentStep,
 )
-from causeway.relay.offset_lookup import Sought
+from causeway.relay.offset_lookup import Becomes, Sought, unchanged
 from causeway.relay.treatment import (
     Series,
     Topics,
@@ -42,6 +42,7 @@ from causeway.relay.treatment import (
     gone,
     partition_of,
     shares,
+    steps_become,
     treat_batch,
     treatment_of,
 )

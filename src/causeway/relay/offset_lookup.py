@@ -38,6 +38,12 @@ from causeway.wire import codes
 
 # What the relayed batches of a source partition become for one outlet.
 Becomes = Callable[[Iterator[Batch]], Iterator[Batch]]
+
+
+def unchanged(batches: Iterator[Batch]) -> Iterator[Batch]:
+    return batches
+
+
 # Target offsets: passing over so many costs less than another request.
 _NEAR = 4_096
 
@@ -75,7 +81,7 @@ def find(
     source: Cluster,
     target: Cluster,
     go_on: Callable[[], bool] = lambda: True,
-    becomes: Becomes = lambda batches: batches,
+    becomes: Becomes = unchanged,
 ) -> dict[int, int]:
     """The target offset of the first relayed record from each source offset on. Offsets that the
     logs do not show for certain are missing. Reads the source from the first offset to the end of

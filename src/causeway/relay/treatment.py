@@ -50,6 +50,7 @@ from causeway.records import (
     unpacked_total,
 )
 from causeway.relay.messages import Assignment, TreatmentStep
+from causeway.relay.offset_lookup import Becomes, unchanged
 
 Records = Sequence[Record | None]
 Header = tuple[str, bytes | None]
@@ -158,6 +159,19 @@ def treat_batch(batch: Batch, treatment: Treatment, topics: Topics) -> Batch | N
     dense = len(left) == len(before) and batch.offsets is None
     part = part_of(batch, [record for _, record in left], offsets)
     return part._replace(offsets=None) if dense else part
+
+
+def steps_become(steps: Sequence[TreatmentStep], topics: Topics) -> Becomes:
+    """What `steps`, which need no `prepare`, make of relayed batches."""
+    if not steps:
+        return unchanged
+    treatment = treatment_of(steps)
+
+    def becomes(batches: Iterator[Batch]) -> Iterator[Batch]:
+        treated = (treat_batch(batch, treatment, topics) for batch in batches)
+        return (batch for batch in treated if batch is not None)
+
+    return becomes
 
 
 def treat_kept(kept: Kept, treatment: Treatment, topics: Topics) -> Kept:

@@ -5,14 +5,15 @@ offsets, and behind the map's end, records are counted in both logs here. The re
 the same on both sides; otherwise the offset is not known.
 
 The sequences of the mirror's batches on the target identify the records. The source is read from a
-known offset on, as lanes read it. If no mirrored record lies between a known offset and the offset
-asked for, reading the target is enough.
+known offset on, as lanes read it, and goes through the treatment of its link (`becomes`). If no
+mirrored record lies between a known offset and the offset asked for, reading the target is enough.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
 from causeway.cluster import Cluster, Content, content_of, log_reader
@@ -28,7 +29,7 @@ from causeway.records import (
     distance,
     records_of,
 )
-from causeway.relay import Sought, offset_lookup
+from causeway.relay import Becomes, Sought, offset_lookup, unchanged
 from causeway.wire import codes
 
 # Called before each fetch. It raises CausewayError when the reading has to end.
@@ -45,6 +46,7 @@ def read_span(
     *,
     transformed: bool,
     lane: Lane | None = None,
+    becomes: Becomes = unchanged,
 ) -> dict[int, int]:
     """The exact target offsets of `sought`, by reading the logs. Offsets that the logs, or the
     lane, cannot tell for certain are missing.
@@ -53,7 +55,7 @@ def read_span(
     behind the span's start. Raises CausewayError.
     """
     if source is not None and not transformed:
-        return offset_lookup.find(sought, source, target, go_on)
+        return offset_lookup.find(sought, source, target, go_on, becomes)
     # The sequence at the span's start identifies the record: the source need not be read.
     at_start = [offset for offset in sought.offsets if offset <= sought.span.start.source]
     if lane is not None and len(at_start) < len(sought.offsets):
@@ -97,28 +99,38 @@ def following(sought: Sought, target: Cluster, check: Check) -> dict[int, Mirror
 
 
 def source_offsets(
-    sought: Sought, source: Cluster, records: Mapping[int, Mirrored | None], check: Check
+    sought: Sought,
+    source: Cluster,
+    records: Mapping[int, Mirrored | None],
+    check: Check,
+    becomes: Becomes = unchanged,
 ) -> dict[int, int]:
     """The source offset of each record, by target offset; the span's end for None. Records that
     the logs do not show for certain are missing. Raises CausewayError."""
     end = sought.span.end.source
     found = {offset: end for offset, one in records.items() if one is None}
     left = {offset: one for offset, one in records.items() if one is not None}
-    found |= _equal(sought, source, left, 0, check)
+    found |= _equal(sought, source, left, 0, check, becomes)
     if found.keys() >= records.keys():
         return found
     # Most records that compaction has removed since lie before: count from the span's end.
-    gone = sought.span.records - _count(sought, source, check)
+    gone = sought.span.records - _count(sought, source, check, becomes)
     left = {offset: one for offset, one in left.items() if offset not in found}
-    return found | (_equal(sought, source, left, gone, check) if gone > 0 else {})
+    return found | (_equal(sought, source, left, gone, check, becomes) if gone > 0 else {})
 
 
 def _equal(
-    sought: Sought, source: Cluster, records: Mapping[int, Mirrored], gone: int, check: Check
+    sought: Sought,
+    source: Cluster,
+    records: Mapping[int, Mirrored],
+    gone: int,
+    check: Check,
+    becomes: Becomes,
 ) -> dict[int, int]:
     """The records that are the same in the source, if `gone` records before them were removed."""
     known = {offset: one for offset, one in records.items() if one.content is not None}
-    there = _records(source, sought, {one.before - gone for one in known.values()}, check)
+    wanted = {one.before - gone for one in known.values()}
+    there = _records(source, sought, wanted, check, becomes)
     return {
         offset: there[one.before - gone][0]
         for offset, one in known.items()
@@ -127,7 +139,12 @@ def _equal(
 
 
 def reached(
-    sought: Sought, source: Cluster, target: Cluster, target_end: int, check: Check
+    sought: Sought,
+    source: Cluster,
+    target: Cluster,
+    target_end: int,
+    check: Check,
+    becomes: Becomes = unchanged,
 ) -> Pair | None:
     """How far the mirror has come, from the pair `sought.span.start` on, by the target's log up to
     `target_end`: that pair, or a later one. None if the logs do not show it. Raises
@@ -142,7 +159,7 @@ def reached(
     after = int(fields[0]) + fields[6] + 1
     records = distance(pair.sequence, sequence)
     content = next((content_of(r) for r in decode(last) if r.offset == after - 1), None)
-    found = _records(source, sought, {records - 1}, check)
+    found = _records(source, sought, {records - 1}, check, becomes)
     place, there = found.get(records - 1, (-1, None))
     if there is None or there != content:
         return None
@@ -184,14 +201,16 @@ def first_relayed(
     check: Check,
     *,
     read_committed: bool,
+    becomes: Becomes = unchanged,
 ) -> int | None:
     """The first source offset in `start` to `end` - 1 of a record that lanes relay, or None.
     Raises CausewayError, also if the log cannot be read up to `end`."""
     if start >= end:
         return None
-    for batch in log_reader.relayed(
+    relayed = log_reader.relayed(
         source, at, start, read_committed=read_committed, end=end, check=check
-    ):
+    )
+    for batch in becomes(takewhile(lambda batch: batch.first < end, relayed)):
         if (index := batch.below(start)) < batch.records:
             first = batch.source_offset(index)
             return first if first < end else None
@@ -199,13 +218,13 @@ def first_relayed(
 
 
 def _records(
-    source: Cluster, sought: Sought, wanted: Collection[int], check: Check
+    source: Cluster, sought: Sought, wanted: Collection[int], check: Check, becomes: Becomes
 ) -> dict[int, tuple[int, Content]]:
     """Source offset and content of the relayed records, by index from the span's start on."""
     waiting = deque(sorted(index for index in wanted if index >= 0))
     found: dict[int, tuple[int, Content]] = {}
     count = 0
-    for batch in _relayed(source, sought, check) if waiting else ():
+    for batch in _relayed(source, sought, check, becomes) if waiting else ():
         records: list[Record] = []
         while waiting and waiting[0] < count + batch.records:
             records = records or records_of(batch)
@@ -218,27 +237,28 @@ def _records(
     return found
 
 
-def _count(sought: Sought, source: Cluster, check: Check) -> int:
+def _count(sought: Sought, source: Cluster, check: Check, becomes: Becomes) -> int:
     """The number of relayed records that the source still has in the span."""
     end, count = sought.span.end.source, 0
-    for batch in _relayed(source, sought, check):
+    for batch in _relayed(source, sought, check, becomes):
         count += batch.below(end)
-        if batch.next > end:
-            break
     return count
 
 
-def _relayed(source: Cluster, sought: Sought, check: Check) -> Iterator[Batch]:
-    """The relayed batches from the span's start on; none if the log no longer holds them."""
+def _relayed(source: Cluster, sought: Sought, check: Check, becomes: Becomes) -> Iterator[Batch]:
+    """The relayed batches from the span's start to its end, or to the log's end if the span is
+    empty; none if the log no longer holds them."""
+    start, end = sought.span.start.source, sought.span.end.source
+    relayed = log_reader.relayed(
+        source,
+        sought.source,
+        start,
+        read_committed=sought.read_committed,
+        end=end,
+        check=check,
+    )
     try:
-        yield from log_reader.relayed(
-            source,
-            sought.source,
-            sought.span.start.source,
-            read_committed=sought.read_committed,
-            end=sought.span.end.source,
-            check=check,
-        )
+        yield from becomes(takewhile(lambda batch: batch.first < end or end == start, relayed))
     except BrokerError as error:
         if error.code != codes.OFFSET_OUT_OF_RANGE:
             raise

@@ -115,7 +115,8 @@ class _Direction(ABC):
                 return
             if why is None:
                 source = self.logs.source.cluster
-                pair = counting.reached(sought, source, target.cluster, target_end, check)
+                becomes = self.mapped.becomes
+                pair = counting.reached(sought, source, target.cluster, target_end, check, becomes)
                 if pair is not None:
                     self.mapped.map.reach(pair)
                     return
@@ -212,6 +213,7 @@ class _There(_Direction):
             end,
             self.logs.check,
             read_committed=self.logs.read_committed,
+            becomes=self.mapped.becomes,
         )
 
     def _behind_the_end(self, offset: int, place: int) -> MappedOffset:
@@ -247,6 +249,7 @@ class _There(_Direction):
                 self.logs.target.cluster,
                 self._go_on,
                 transformed=self.course.transformed,
+                becomes=self.mapped.becomes,
             )
         except CausewayError as error:
             there, why, note = {}, OffsetNote.UNREACHABLE, str(error)
@@ -337,7 +340,8 @@ class _Back(_Direction):
             )
             if self.unreadable is None:
                 sought = self._sought(span, ())
-                there = counting.source_offsets(sought, self.logs.source.cluster, following, check)
+                source, becomes = self.logs.source.cluster, self.mapped.becomes
+                there = counting.source_offsets(sought, source, following, check, becomes)
                 why, note = OffsetNote.LOGS_INCOMPLETE, LOGS_INCOMPLETE
             else:  # offsets that need no counting
                 there = {o: span.end.source for o, record in following.items() if record is None}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, Connect, OffsetAt
 from causeway.config import ClientSettings, LinkSettings, Settings
-from causeway.control import Transforms
+from causeway.control import Transforms, only_treated
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import (
     OffsetMap,
@@ -19,6 +19,7 @@ from causeway.link_topics import (
 )
 from causeway.model import Pair, State, TopicPartition, same_topic
 from causeway.records import SEQUENCE_SPACE, advance, distance
+from causeway.relay import Becomes, Topics, steps_become, unchanged
 from causeway.translation.counting import Check
 from causeway.translation.course import Course, shared_by
 from causeway.translation.values import BEGINS, OffsetNote
@@ -75,12 +76,15 @@ class CourseProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedCourse:
-    """A course and its offset map. `shared`: other courses feed the same target partition."""
+    """A course and its offset map. `shared`: other courses feed the same target partition.
+    `becomes`: what the treatment of the link makes of relayed batches. The course of records that
+    only go through a treatment is not `transformed`: one record becomes one or none."""
 
     course: Course
     map: OffsetMap
     shared: bool = False
     problem: CourseProblem | None = None
+    becomes: Becomes = unchanged
 
     @property
     def end(self) -> Pair:
@@ -104,14 +108,17 @@ def mapped_courses(
         at = progress.source
         multiplied = _may_multiply(link, settings, progress)
         maps = offset_maps_of(progress, contents.maps.get(at, {}), multiplied=multiplied)
+        steps = only_treated(link.treatments_of(at.topic), progress)
         for outlet in progress.outlets:
             if outlet.at in maps:
+                course = Course.of(progress, outlet)
                 found[at].append(
                     MappedCourse(
-                        course=Course.of(progress, outlet),
+                        course=course if steps is None else replace(course, transformed=False),
                         map=maps[outlet.at],
                         shared=outlet.at in shared,
                         problem=problem_of(progress, outlet, logs),
+                        becomes=steps_become(steps or (), Topics(at.topic, outlet.topic)),
                     )
                 )
     return found
@@ -192,7 +199,6 @@ def _cluster_logs(
     partitions: Collection[TopicPartition],
     mixed: Collection[TopicPartition],
 ) -> ClusterLogs:
-    topics = {at.topic for at in partitions}
     first_contact = connect(
         replace(
             client,
@@ -200,18 +206,26 @@ def _cluster_logs(
             connect_timeout_ms=min(client.connect_timeout_ms, _MOST_MS),
         )
     )
-    if not topics:
+    if not partitions:
         return ClusterLogs(cluster=first_contact)
-    cluster = connect(client)
     try:
         first_contact.bootstrap_check()
-        found = cluster.metadata(topics).topics
-        there = [at for at in partitions if at.partition in found[at.topic].partitions]
-        starts = known_offsets(cluster, there, EARLIEST)
-        ends = known_offsets(cluster, there, LATEST)
-        last = cluster.last_sequences([at for at in there if at in mixed])
+        return logs_on(connect(client), partitions, mixed)
     except CausewayError as error:
         return ClusterLogs(cluster=first_contact, error=error)
+
+
+def logs_on(
+    cluster: Cluster,
+    partitions: Collection[TopicPartition],
+    mixed: Collection[TopicPartition] = (),
+) -> ClusterLogs:
+    """The logs of `partitions`, of which others write to `mixed`. Raises CausewayError."""
+    found = cluster.metadata({at.topic for at in partitions}).topics
+    there = [at for at in partitions if at.partition in found[at.topic].partitions]
+    starts = known_offsets(cluster, there, EARLIEST)
+    ends = known_offsets(cluster, there, LATEST)
+    last = cluster.last_sequences([at for at in there if at in mixed])
     errors = {name: topic.error for name, topic in found.items() if topic.error is not None}
     gone = frozenset(
         name

@@ -5,7 +5,6 @@ from causeway.daemon.partitions.claims import (
     Behind,
     assignment,
     places_behind,
-    treatment_steps,
     treatments_of,
 )
 from causeway.daemon.partitions.deciding import decide, transform_change

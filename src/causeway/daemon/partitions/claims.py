@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.cluster import Cluster
-from causeway.config import LinkSettings, TreatmentSettings
-from causeway.control import MirroredTopic, Way, claim_checks
+from causeway.config import LinkSettings
+from causeway.control import MirroredTopic, Way, claim_checks, treatment_steps
 from causeway.daemon.clients import Sides
 from causeway.daemon.partitions import routing
 from causeway.daemon.partitions.decisions import (
@@ -161,14 +161,6 @@ def assignment(
 def treatments_of(links: Iterable[LinkSettings]) -> Mapping[str, tuple[TreatmentStep, ...]]:
     """The treatment steps of each link that has some."""
     return {link.name: treatment_steps(link.treatments) for link in links if link.treatments}
-
-
-def treatment_steps(treatments: Iterable[TreatmentSettings]) -> tuple[TreatmentStep, ...]:
-    """The steps with the settings that they need."""
-    return tuple(
-        TreatmentStep(kind=each.kind, settings={**each.decides, **each.needs})
-        for each in treatments
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

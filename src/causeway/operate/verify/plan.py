@@ -15,9 +15,15 @@ from msgspec import Struct
 
 from causeway.cluster import ConfigEntry, Connect
 from causeway.config import LinkSettings, Settings, links_of, unknown
-from causeway.control import MirroredTopic, claim_checks, collisions, with_treatments
+from causeway.control import (
+    MirroredTopic,
+    claim_checks,
+    collisions,
+    only_treated,
+    treatment_steps,
+)
 from causeway.control import topics as planning
-from causeway.daemon.partitions import assignment, routing, treatment_steps
+from causeway.daemon.partitions import assignment, routing
 from causeway.errors import CausewayError
 from causeway.link_topics import (
     PartitionProgress,
@@ -185,7 +191,7 @@ class _LinkPlanner:
                 return
         beats = self._runs and self._link.policy.is_heartbeats_topic(at.topic)
         behind = _behind(progress, logs, beats=beats)
-        if progress.transform is not None and not self._can_treat(progress):
+        if only_treated(self._link.treatments_of(progress.topic), progress) is None:
             left = NotCompared(Why.TRANSFORMED, self._transformed(topic))
             yield self._nothing(at, topic.target, left, *behind)
         elif any(outlet.producer_id < 0 for outlet in progress.outlets):
@@ -231,14 +237,6 @@ class _LinkPlanner:
             producer_id=_NO_PRODUCER,
         )
         yield replace(share, feed=feed, ranges=(after_mirrored(feed, Pair(0, start, 0), end),))
-
-    def _can_treat(self, progress: PartitionProgress) -> bool:
-        """Whether the treatments of the file are those of the mirrored records, and need no other
-        data."""
-        steps = self._link.treatments_of(progress.topic)
-        if self._link.transform_of(progress.topic) or any(step.needs for step in steps):
-            return False
-        return bool(steps) and with_treatments(None, steps) == progress.transform
 
     def _transformed(self, topic: MirroredTopic) -> str:
         transform = self._link.transform_of(topic.source)
