@@ -125,6 +125,20 @@ class TreatmentSettings:
         freeze(self, "decides", "needs")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReverseFlow:
+    """The flow back between the same clusters, under the same names. `treatments`: of its records;
+    `read_committed`: how it reads its source."""
+
+    treatments: tuple[TreatmentSettings, ...]
+    read_committed: bool = True
+
+
+def progress_topic(source: str, target: str) -> str:
+    """The progress topic on `target` of the link between these aliases."""
+    return f"__causeway.{source}.{target}.progress"
+
+
 def directives_topic(source: str, target: str) -> str:
     """The topic on `target` with the requests to the link between these aliases."""
     return f"__causeway.{source}.{target}.directives"
@@ -164,6 +178,8 @@ class LinkSettings(FlowKeys):
     # Others may write to the target topics, but the file does not say so: records that are there
     # before the mirror starts may be a copy by another tool.
     stops_on_data: bool = False
+    # Set if programs write the topics on both clusters, and groups are followed all the same.
+    reverse: ReverseFlow | None = None
     # The place of each key of this flow in the file, by its plain name: `A->B.topics (line 4)`.
     places: Mapping[str, str] = field(default_factory=FrozenMap, compare=False, repr=False)
 
@@ -206,8 +222,8 @@ class LinkSettings(FlowKeys):
     def mingles(self) -> bool:
         """Whether the topics of both clusters hold records of both clusters.
 
-        An offset of one log then has no certain counterpart in the other log; see
-        docs/explanation/provenance.md.
+        An offset of one log then has no single counterpart in the other log: see
+        translation/both_ways.py.
         """
         return self.has_provenance and not self.policy.tells_source(self.source.alias)
 
@@ -245,7 +261,7 @@ class LinkSettings(FlowKeys):
 
     @property
     def progress_topic(self) -> str:
-        return f"__causeway.{self.slug}.progress"
+        return progress_topic(self.source.alias, self.target.alias)
 
     @property
     def directives_topic(self) -> str:

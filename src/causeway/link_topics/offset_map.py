@@ -19,7 +19,7 @@ records.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -188,6 +188,31 @@ class OffsetMap:
         while at < len(points) - 1 and not Span(points[at], points[at + 1]).foreign:
             at += 1
         return max(target, points[at].target)
+
+    def records_between(self, start: int, end: int, *, by_source: bool = False) -> tuple[int, int]:
+        """The least and the most number of records of the mirror at target offsets `start` to
+        `end` - 1, or at source offsets. `start` is not above `end`."""
+        points = self._points
+        if not points or self.multiplied:
+            return 0, end - start
+        key = _SOURCE if by_source else _TARGET
+        first, last = (max(0, bisect_right(points, one, key=key) - 1) for one in (start, end))
+        before = self._records_to(first, start, key)
+        after = self._records_to(last, end, key)
+        between = distance(points[first].sequence, points[last].sequence)
+        most = min(end - start, between + after[1] - before[0])
+        return max(0, between + after[0] - before[1]), most
+
+    def _records_to(self, at: int, offset: int, key: Callable[[Pair], int]) -> tuple[int, int]:
+        """The least and the most number of records from point `at` to `offset`; negative before the
+        first point."""
+        width = offset - key(self._points[at])
+        if width < 0:
+            return width, 0
+        if at == len(self._points) - 1:
+            return 0, width
+        span = Span(self._points[at], self._points[at + 1])
+        return max(0, span.records - (key(span.end) - offset)), min(span.records, width)
 
     def _is_first_after(self, source: int) -> bool:
         """Whether the first record after source offset `source` is the map's first record."""

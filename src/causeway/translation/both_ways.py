@@ -1,0 +1,342 @@
+"""Finds where groups go on if programs write a topic on both clusters under the same name.
+
+    A   a0 a1 b0' a2 b1' a3      the group has read all before offset 4: a0 a1 b0' a2
+    B   b0 a0' b1 a1' a2' b2     it has read b0 a0' a1' a2', and goes on at b1
+
+No record may be skipped, so the group goes on at the least offset of these two:
+
+    the first record of A that it has not read     the offset map of the link, A->B
+    the first record of B that it has not read     the offset map of the reverse link, B->A, read
+                                                   backwards: where the first copy came from that
+                                                   lies at the group's offset or later
+
+No later offset is right. The group reads again the records behind the lower offset that it has read
+on A; they come before the higher one.
+
+The reverse link may run in another driver: its progress topic on A tells. That progress may be old.
+Then the offset on B is lower, never higher (`model.Pair`). The logs show the rest, as for
+`causeway translate`. Records that lie on B before the reverse link began never came to A.
+`UnreadRecords` looks at them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from causeway.cluster import Cluster
+from causeway.config import LinkSettings, ReverseFlow, progress_topic
+from causeway.control import (
+    GroupCommits,
+    Translated,
+    TranslatedOffset,
+    only_treated,
+    with_treatments,
+)
+from causeway.errors import CausewayError
+from causeway.link_topics import (
+    PartitionProgress,
+    ProgressContents,
+    ProgressTopic,
+    feeds_of_other_links,
+    offset_maps_of,
+)
+from causeway.model import State, TopicPartition
+from causeway.relay import Topics, steps_become
+from causeway.translation import counting, directions
+from causeway.translation.course import Course, CourseKey
+from causeway.translation.logs import LinkLogs, MappedCourse, logs_on, problem_of
+from causeway.translation.values import MappedOffset, OffsetNote
+
+_LOOK_S = 10.0  # a round reads logs for this long; the next round reads the rest
+_FEEDS_S = 30.0  # claims of other links are read again after this time
+
+
+class Again(NamedTuple):
+    """How many records a group reads again: at least, and at most."""
+
+    least: int
+    most: int
+
+
+# See OffsetMap.records_between, by target offsets.
+RecordsBetween = Callable[[CourseKey, int, int], tuple[int, int]]
+
+
+def first_unread(
+    mapped: MappedCourse, offsets: Collection[int], logs: LinkLogs
+) -> dict[int, MappedOffset]:
+    """For each offset of a group on the target of `mapped`: the first record of the source that the
+    group has not read, or an earlier offset. `mapped`: of the reverse link. Raises nothing."""
+    course, problem = mapped.course, mapped.problem
+    if problem is not None:
+        note = problem.note
+        return {offset: MappedOffset(course.source, None, problem.why, note) for offset in offsets}
+    found = directions.translate(mapped, offsets, logs, back=True)
+    return {
+        offset: _at_the_beginning(mapped, logs) if place.why is OffsetNote.BEFORE else place
+        for offset, place in found.items()
+    }
+
+
+def _at_the_beginning(mapped: MappedCourse, logs: LinkLogs) -> MappedOffset:
+    """For an offset before the first record that the reverse link brought."""
+    at = mapped.course.source
+    if mapped.map.since is not None:  # the first point is where the reverse link began
+        return MappedOffset(at, mapped.map.points[0].source)
+    note = "it lies before all that the reverse link remembers"
+    return MappedOffset(at, logs.source.starts.get(at), OffsetNote.BEFORE, note)
+
+
+def next_record(mapped: MappedCourse, start: int, end: int, logs: LinkLogs) -> int:
+    """The source offset of the first record from `start` on that the reverse link mirrors, or `end`
+    if none comes before. Raises CausewayError."""
+    found = counting.first_relayed(
+        logs.source.cluster,
+        mapped.course.source,
+        start,
+        end,
+        logs.check,
+        read_committed=logs.read_committed,
+        becomes=mapped.becomes,
+    )
+    return end if found is None else found
+
+
+class _ReverseProgress:
+    """The progress topic of the reverse link, read on at each look."""
+
+    def __init__(self, source: Cluster, topic: str) -> None:
+        self._log = ProgressTopic(source, topic)
+        self._contents: ProgressContents | None = None
+
+    def read(self) -> ProgressContents | None:
+        """None if there is no such topic. Raises CausewayError."""
+        if not self._log.exists():
+            self._contents = None
+        elif self._contents is None:
+            self._contents = self._log.read()
+        else:
+            before, self._contents = self._contents, None  # read from the beginning after an error
+            before.update(self._log.read(before.end))
+            self._contents = before
+        return self._contents
+
+
+class _Clear(NamedTuple):
+    """From `start` to `end` no record of the source is mirrored by the producer id."""
+
+    producer_id: int
+    start: int
+    end: int
+
+    def covers(self, offset: int) -> bool:
+        return self.start <= offset <= self.end
+
+
+class GroupsBothWays:
+    """The places of groups of one link, A->B. Not thread-safe. `unfinished`: better answers may
+    follow soon, after the last look."""
+
+    def __init__(
+        self,
+        source: Cluster,
+        target: Cluster,
+        link: LinkSettings,
+        reverse: ReverseFlow,
+        between: RecordsBetween,
+    ) -> None:
+        self._source, self._target = source, target
+        self._link, self._reverse = link, reverse
+        self._between = between
+        self._name = f"{link.target.alias}->{link.source.alias}"
+        topic = progress_topic(link.target.alias, link.source.alias)
+        self._progress = _ReverseProgress(source, topic)
+        self._others: Collection[TopicPartition] = ()
+        self._others_at = float("-inf")
+        # By partition and offset on A, exact places; and stretches of B without own records.
+        self._known: dict[TopicPartition, tuple[int, dict[int, MappedOffset]]] = {}
+        self._clear: dict[TopicPartition, _Clear] = {}
+        self._mapped: dict[TopicPartition, MappedCourse] = {}
+        self.again: Mapping[str, Again] = {}
+        self.unfinished = False
+
+    @property
+    def begun_at(self) -> dict[TopicPartition, int]:
+        """The offset on B from which on the reverse link mirrors, by partition."""
+        return {at: each.map.points[0].source for at, each in self._mapped.items()}
+
+    def bound(
+        self, followed: GroupCommits, translated: Translated
+    ) -> tuple[Translated, dict[str, str]]:
+        """`translated`, bounded by the first record of B that each group has not read. Offsets for
+        which that record is not known are missing. Returns the reasons as well, by group and
+        partition of the source."""
+        until = time.monotonic() + _LOOK_S
+
+        def check() -> None:
+            if time.monotonic() > until:
+                cause = f"it takes longer than {_LOOK_S:g} s"
+                raise CausewayError("look up offsets", self._name, cause, retriable=True)
+
+        self.unfinished = False
+        wanted: dict[TopicPartition, set[int]] = defaultdict(set)
+        for group, places in translated.items():
+            for at in places:
+                if at in followed.commits[group]:
+                    wanted[at].add(followed.commits[group][at].offset)
+        reasons: dict[TopicPartition, str] = {}
+        own: dict[TopicPartition, dict[int, MappedOffset]] = {}
+        logs: LinkLogs | None = None
+        self._mapped = {}
+        try:
+            found = self._partitions(wanted, reasons)
+            logs = LinkLogs(
+                source=logs_on(self._target, found),
+                target=logs_on(self._source, found, found),
+                check=check,
+                read_committed=self._reverse.read_committed,
+            )
+            self._mapped = self._courses(found, logs, reasons)
+            for at, mapped in self._mapped.items():
+                own[at] = self._first_unread(mapped, wanted[at], logs)
+        except CausewayError as error:
+            self.unfinished = error.retriable
+            why = f"{self._name} cannot be followed now: {error}"
+            reasons |= {at: why for at in wanted if at not in own}
+        bounded: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
+        notes: dict[str, str] = {}
+        again: dict[str, Again] = {}
+        for group, places in translated.items():
+            bounded[group] = {}
+            for at, place in places.items():
+                committed = followed.commits[group].get(at)
+                first = None if committed is None else own.get(at, {}).get(committed.offset)
+                if first is None or first.offset is None or logs is None:
+                    why = reasons.get(at) or (first and first.note) or "not known yet"
+                    notes[f"{group} on {at}"] = f"{self._name}: {why}"
+                    continue
+                bounded[group][at], repeated = self._lower(at, place, first, logs)
+                before = again.get(group, Again(0, 0))
+                again[group] = Again(before.least + repeated.least, before.most + repeated.most)
+        self.again = again
+        return bounded, notes
+
+    # -- the reverse link --------------------------------------------------------------------------
+
+    def _partitions(
+        self, wanted: Collection[TopicPartition], reasons: dict[TopicPartition, str]
+    ) -> dict[TopicPartition, PartitionProgress]:
+        """The reverse link's progress. Adds to `reasons` why it cannot be used."""
+        contents = self._progress.read()
+        if contents is None:
+            why = f"{self._link.source.alias} has no progress topic of {self._name}"
+            reasons |= dict.fromkeys(wanted, why)
+            return {}
+        others = self._fed_by_others()
+        identity = with_treatments(None, self._reverse.treatments)
+        found: dict[TopicPartition, PartitionProgress] = {}
+        for at in wanted:
+            progress = contents.partitions.get(at)
+            if progress is None or not progress.outlets:
+                reasons[at] = "it has not begun this partition"
+            elif progress.state is State.STOPPED:
+                reasons[at] = f"it has stopped: {progress.reason or 'the reason is not known'}"
+            elif [each.at for each in progress.outlets] != [at]:
+                reasons[at] = "it mirrors to another partition"
+            elif progress.transform != identity:
+                reasons[at] = "it leaves out or changes records by other rules than their origin"
+            elif at in others:
+                reasons[at] = "other links bring records here that it leaves out"
+            else:
+                found[at] = progress
+        for at in reasons:  # its logs may be other ones the next time
+            self._known.pop(at, None)
+            self._clear.pop(at, None)
+        return found
+
+    def _fed_by_others(self) -> Collection[TopicPartition]:
+        """The partitions to which other links bring records that the reverse link leaves out."""
+        if not any(each.decides.get("local") for each in self._reverse.treatments):
+            return ()
+        if time.monotonic() - self._others_at > _FEEDS_S:
+            self._others = feeds_of_other_links(self._target, self._link.progress_topic)
+            self._others_at = time.monotonic()
+        return self._others
+
+    def _courses(
+        self,
+        found: Mapping[TopicPartition, PartitionProgress],
+        logs: LinkLogs,
+        reasons: dict[TopicPartition, str],
+    ) -> dict[TopicPartition, MappedCourse]:
+        contents = self._progress.read()
+        courses: dict[TopicPartition, MappedCourse] = {}
+        for at, progress in found.items():
+            (outlet,) = progress.outlets
+            records = {} if contents is None else contents.maps.get(at, {})
+            maps = offset_maps_of(progress, records, multiplied=False)
+            if at not in maps:
+                reasons[at] = "it delivers at least once, so its offsets cannot be mapped"
+                continue
+            steps = only_treated(self._reverse.treatments, progress)
+            course = Course.of(progress, outlet)
+            courses[at] = MappedCourse(
+                course=course if steps is None else replace(course, transformed=False),
+                map=maps[at],
+                problem=problem_of(progress, outlet, logs),
+                becomes=steps_become(steps or (), Topics(at.topic, outlet.topic)),
+            )
+        return courses
+
+    def _first_unread(
+        self, mapped: MappedCourse, offsets: Collection[int], logs: LinkLogs
+    ) -> dict[int, MappedOffset]:
+        """See first_unread. Keeps exact places inside the map while the map has them."""
+        at, producer_id = mapped.course.source, mapped.course.outlet.producer_id
+        end = mapped.end.target
+        before, known = self._known.get(at, (-1, {}))
+        if before != producer_id or mapped.problem is not None:
+            known = {}
+        # After a loss on A the same offsets may belong to other records.
+        kept = {offset: known[offset] for offset in offsets if offset in known and offset < end}
+        found = kept | first_unread(mapped, set(offsets) - kept.keys(), logs)
+        exact = {o: place for o, place in found.items() if place.exact and o < end}
+        self._known[at] = producer_id, exact
+        self.unfinished |= any(place.why is OffsetNote.UNREACHABLE for place in found.values())
+        return found
+
+    # -- the lower of both -------------------------------------------------------------------------
+
+    def _lower(
+        self, at: TopicPartition, place: TranslatedOffset, first: MappedOffset, logs: LinkLogs
+    ) -> tuple[TranslatedOffset, Again]:
+        mapped, theirs = self._mapped[at], place.downstream
+        assert first.offset is not None
+        own = first.offset
+        if own < theirs and not mapped.course.transformed:
+            own = self._next_record(mapped, own, theirs, logs)
+        certain = place.certain and first.exact
+        bounded = place._replace(downstream=min(own, theirs), certain=certain, alone=False)
+        if own <= theirs:
+            key = CourseKey(at, at)
+            return bounded, Again(*self._between(key, own, theirs))
+        return bounded, Again(*mapped.map.records_between(theirs, own, by_source=True))
+
+    def _next_record(self, mapped: MappedCourse, start: int, end: int, logs: LinkLogs) -> int:
+        """See next_record; `start`, or a later offset that is known, if the logs cannot be read."""
+        at, producer_id = mapped.course.source, mapped.course.outlet.producer_id
+        clear = self._clear.get(at)
+        if clear is None or clear.producer_id != producer_id or not clear.covers(start):
+            clear = _Clear(producer_id, start, start)
+        begin = min(clear.end, end)
+        try:
+            found = next_record(mapped, begin, end, logs)
+        except CausewayError:
+            self.unfinished = True
+            return begin
+        self._clear[at] = clear._replace(end=max(found, clear.end))
+        return found

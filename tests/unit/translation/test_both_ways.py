@@ -1,0 +1,172 @@
+"""Where groups go on if both clusters write a topic, against a model that knows each record.
+
+The order of writing and copying is random, and so is how much the progress of the reverse link
+knows. In each case no record before the place is unread; with whole logs no later place is right.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causeway.cluster import Cluster, Committed
+from causeway.config import ReverseFlow, Settings
+from causeway.control import GroupCommits, TranslatedOffset
+from causeway.link_topics import ProgressContents, offset_maps_of
+from causeway.translation import directions
+from causeway.translation.both_ways import GroupsBothWays
+from causeway.translation.course import CourseKey
+from causeway.translation.logs import ClusterLogs, LinkLogs, mapped_courses
+from tests.builders import settings as built
+from tests.harness.examples import examples
+from tests.harness.two_ways import AT, IDS, TwoWays, other, provenance, two_ways
+
+SETTINGS = cast(Settings, SimpleNamespace(spark={}))
+MANY = settings(max_examples=examples(400))
+GROUP = "g"
+
+
+def drawn_points(data: st.DataObject, world: TwoWays, source: str) -> dict[int, bool]:
+    """What the progress of the link from `source` knows: of any time, with any points."""
+    copied = len(world.side(other(source)).copies)
+    first = data.draw(st.sampled_from([0, 0, data.draw(st.integers(0, copied))]))
+    more = data.draw(st.sets(st.integers(first, copied)), label=f"points of {source}")
+    return {index: data.draw(st.booleans()) for index in sorted({first, *more})}
+
+
+class Link:
+    """The groups of the link from `source`, with the reverse link's progress at `contents`."""
+
+    def __init__(
+        self, world: TwoWays, source: str, contents: ProgressContents, own: ProgressContents
+    ) -> None:
+        target = other(source)
+        mapped = offset_maps_of(own.partitions[AT], own.maps[AT], multiplied=False)[AT]
+
+        def between(_: CourseKey, start: int, end: int) -> tuple[int, int]:
+            return mapped.records_between(start, end)
+
+        self.world, self.source, self.target = world, source, target
+        self.groups = GroupsBothWays(
+            cast(Cluster, world.side(source).cluster()),
+            cast(Cluster, world.side(target).cluster()),
+            built.link(source, target),
+            ReverseFlow(treatments=(provenance(target),)),
+            between,
+        )
+        self.groups._progress.read = lambda: contents  # type: ignore[method-assign]
+
+    def place(self, position: int, by_link: int | None = None) -> TranslatedOffset | None:
+        """For a group at `position`, which is at `by_link` by this link alone."""
+        if by_link is None:
+            by_link = self.world.first_copy_unread(position, self.source)
+        followed = GroupCommits(commits={GROUP: {AT: Committed(offset=position)}}, left_out=())
+        alone = {GROUP: {AT: TranslatedOffset(position, by_link)}}
+        found, self.notes = self.groups.bound(followed, alone)
+        return found[GROUP].get(AT)
+
+    @property
+    def again(self) -> tuple[int, int]:
+        return self.groups.again[GROUP]
+
+
+def linked(data: st.DataObject, world: TwoWays, source: str) -> Link:
+    target = other(source)
+    contents = world.contents(target, drawn_points(data, world, target))
+    return Link(world, source, contents, world.contents(source, drawn_points(data, world, source)))
+
+
+@MANY
+@given(two_ways(), st.data())
+def test_no_record_is_skipped_and_no_later_place_is_right(
+    world: TwoWays, data: st.DataObject
+) -> None:
+    link = linked(data, world, "A")
+    position = data.draw(st.integers(0, world.a.log.end), label="position")
+    place = link.place(position)
+    assert place is not None, link.notes
+    read = world.read("A", position)
+    best = world.first_unread(read, "B")
+    assert place.downstream <= best
+    if place.certain:
+        lower = [at for at in world.places("B").values() if place.downstream <= at < best]
+        assert not lower, (place, best)
+    again = {one for one, at in world.places("B").items() if at >= place.downstream} & read
+    least, most = link.again
+    assert least <= len(again) <= most, (place, link.again, len(again))
+
+
+@MANY
+@given(two_ways(), st.data())
+def test_a_group_that_goes_to_and_fro_reads_each_record(
+    world: TwoWays, data: st.DataObject
+) -> None:
+    """It reads on one side, moves to where the other side has it continue, and back, while both
+    links sync its places. In the end it has read all on one side."""
+    read: set[tuple[str, int]] = set()
+    commits = {"A": 0, "B": 0}
+    links = {source: linked(data, world, source) for source in "AB"}
+    for at in data.draw(st.lists(st.sampled_from("AB"), max_size=6)):
+        # It continues from its commit there and reads some records.
+        end = data.draw(st.integers(commits[at], world.side(at).log.end))
+        read |= {one for one, o in world.places(at).items() if commits[at] <= o < end}
+        commits[at] = end
+        place = links[at].place(end)
+        if place is not None:
+            there = other(at)
+            commits[there] = max(commits[there], place.downstream)
+        for side, position in commits.items():
+            assert world.read(side, position) <= read, (side, position)
+
+
+@MANY
+@given(two_ways(), st.data())
+def test_with_an_older_place_by_the_link_nothing_is_skipped_either(
+    world: TwoWays, data: st.DataObject
+) -> None:
+    link = linked(data, world, "B")
+    position = data.draw(st.integers(0, world.b.log.end))
+    exact = world.first_copy_unread(position, "B")
+    place = link.place(position, data.draw(st.integers(0, exact)))
+    assert place is not None
+    assert place.downstream <= world.first_unread(world.read("B", position), "A")
+
+
+@MANY
+@given(two_ways(), st.data())
+def test_offsets_are_counted_through_the_treatment(world: TwoWays, data: st.DataObject) -> None:
+    """`causeway translate` treats records itself, in both directions."""
+    contents = world.contents("A", drawn_points(data, world, "A"))
+    sides = ("A", world.a, world.a.own), ("B", world.b, world.b.copies)
+    source, target = (
+        ClusterLogs(
+            cluster=cast(Cluster, side.cluster()),
+            ids={AT.topic: IDS[alias]},
+            starts={AT: 0},
+            ends={AT: side.log.end},
+        )
+        for alias, side, _ in sides
+    )
+    logs = LinkLogs(source=source, target=target, check=lambda: None, read_committed=True)
+    progress = contents.partitions[AT]
+    link = built.link(treatments=(provenance("A"),))
+    (mapped,) = mapped_courses(link, SETTINGS, contents, [progress], logs)[AT]
+    first = mapped.map.points[0]
+    copied = list(zip(world.a.own, world.b.copies, strict=False))
+    asked = range(first.source, world.a.log.end + 1)
+    for offset, place in directions.translate(mapped, asked, logs, back=False).items():
+        unread = [at for record, at in copied if record.offset >= offset]
+        if unread:
+            assert place.exact, (offset, place)
+            assert place.offset == unread[0]
+    asked = range(first.target, world.b.log.end + 1)
+    for offset, place in directions.translate(mapped, asked, logs, back=True).items():
+        assert place.exact, (offset, place)
+        assert place.offset is not None
+        own = {record.offset for record, at in copied if at < offset}
+        due = {record.offset for record in world.a.own} - own
+        assert all(at < place.offset for at in own)
+        assert all(at >= place.offset for at in due)
