@@ -40,6 +40,16 @@ KAFKAS: dict[str, Literal["default", "identity"]] = {
 _SAMPLES = ("orders", "orders.eu_1-x")
 
 
+def progress_topic(source: str, target: str) -> str:
+    """The progress topic on `target` of the link between these aliases."""
+    return f"__causeway.{source}.{target}.progress"
+
+
+def directives_topic(source: str, target: str) -> str:
+    """The topic on `target` with the requests to the link between these aliases."""
+    return f"__causeway.{source}.{target}.directives"
+
+
 def is_legal_name(text: str) -> bool:
     """Whether `text` has only characters a topic name may have (length is not looked at)."""
     return _LEGAL.fullmatch(text) is not None

@@ -84,9 +84,7 @@ from causeway.config.settings import (
     Settings,
     TransformSettings,
     TreatmentSettings,
-    directives_topic,
     links_of,
-    progress_topic,
     reverse_of,
     unknown,
 )

@@ -25,7 +25,13 @@ from causeway.filters import (
     excludes,
     not_begun,
 )
-from causeway.naming import HEARTBEATS, PolicyFailedError, ReplicationPolicy
+from causeway.naming import (
+    HEARTBEATS,
+    PolicyFailedError,
+    ReplicationPolicy,
+    directives_topic,
+    progress_topic,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,16 +138,6 @@ class ReverseFlow:
 
     treatments: tuple[TreatmentSettings, ...]
     read_committed: bool = True
-
-
-def progress_topic(source: str, target: str) -> str:
-    """The progress topic on `target` of the link between these aliases."""
-    return f"__causeway.{source}.{target}.progress"
-
-
-def directives_topic(source: str, target: str) -> str:
-    """The topic on `target` with the requests to the link between these aliases."""
-    return f"__causeway.{source}.{target}.directives"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from causeway.cluster import Cluster
-from causeway.config import LinkSettings, ReverseFlow, progress_topic
+from causeway.config import LinkSettings, ReverseFlow
 from causeway.control import (
     GroupCommits,
     Translated,
@@ -45,6 +45,7 @@ from causeway.link_topics import (
     offset_maps_of,
 )
 from causeway.model import State, TopicPartition
+from causeway.naming import progress_topic
 from causeway.relay import Topics, steps_become
 from causeway.translation import counting, directions
 from causeway.translation.course import Course, CourseKey

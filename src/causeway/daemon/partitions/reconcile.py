@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from causeway.config import LinkSettings, RunSettings, directives_topic
+from causeway.config import LinkSettings, RunSettings
 from causeway.control import Transforms, Way, preserving
 from causeway.daemon.clients import Sides, settle_clusters
 from causeway.daemon.lanes import Fleet
@@ -33,6 +33,7 @@ from causeway.errors import AuthorizationError
 from causeway.filters import Verdict
 from causeway.link_topics import DirectiveLog, EndDirective, Scope, offset_maps_of
 from causeway.model import ENDED, State, TopicPartition
+from causeway.naming import directives_topic
 
 _log = logging.getLogger("causeway.link")
 
