@@ -68,6 +68,7 @@ FOLLOWS = {
         "chosen",  # directives
         "dead_letters",  # transforms of all flows
         "renaming",  # causeway.rename of all flows
+        "reverse",  # causeway.provenance and other keys of the flow back
         "places",
     },
     "ControlSettings": {"heartbeats", "mm2_aliases"},  # heartbeats of the pair; aliases of the flow
