@@ -79,7 +79,7 @@ LOCKING := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 # The extras in the image: those that a file can need.
-OF_RUNS := --extra avro --extra aws --extra jks --extra protobuf --extra tokenise
+OF_RUNS := --extra avro --extra aws --extra gcp --extra jks --extra protobuf --extra tokenise
 
 lock: $(STAMP) ## Pin the newest versions that pyproject.toml allows
 	@$(LOCKING) --upgrade pyproject.toml producer/pyproject.toml --group dev --output-file requirements.lock

@@ -51,7 +51,9 @@ from causeway.config.keys import (
     HeartbeatKeys,
 )
 from causeway.config.logins import (
+    AssertionSettings,
     AwsSettings,
+    GoogleSettings,
     OAuthSettings,
     SaslMechanism,
     SaslSettings,

@@ -8,7 +8,7 @@ stores and trust stores to PEM text, so an executor reads no file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from causeway.config.key_table import AS_AT_START, LIVE, KeyTable, key, start_key, texts
 from causeway.config.logins import SaslSettings, TlsSettings
 from causeway.config.values import (
+    BOOL,
     COUNT,
     HEADER,
     INT_MAX,
@@ -126,12 +127,37 @@ SECURITY = texts(
         "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
         "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM.",
         "sasl.jaas.config": "Login module and its options, as for Java clients.",
-        "sasl.login.callback.handler.class": "Which tokens OAUTHBEARER uses, as for Java clients.",
+        "sasl.login.callback.handler.class": "Class of Kafka, Strimzi, Google or Amazon that gets"
+        " tokens. Causeway runs no Java class; it does itself what these do.",
         "sasl.client.callback.handler.class": "The one that belongs to the login module.",
-        "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https).",
+        "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https), or `file:///PATH`"
+        " of a file with a token, which is read again when it changes.",
         "sasl.oauthbearer.client.credentials.client.id": "OAuth client.",
         "sasl.oauthbearer.client.credentials.client.secret": "Its secret.",
         "sasl.oauthbearer.scope": "Scope to ask for.",
+        "sasl.oauthbearer.header.urlencode": "Whether client and secret are URL-encoded in the"
+        " request's header, as RFC 6749 says. Default: false, as in Kafka.",
+        "sasl.oauthbearer.jwt.retriever.class": "How a token is asked for: Kafka's"
+        " `DefaultJwtRetriever` (default), `ClientCredentialsJwtRetriever`, `JwtBearerJwtRetriever`"
+        " or `FileJwtRetriever`.",
+        "sasl.oauthbearer.assertion.file": "File with a signed assertion, which is read again when"
+        " it changes. It wins over the keys below.",
+        "sasl.oauthbearer.assertion.private.key.file": "PEM file with the private key that signs"
+        " assertions.",
+        "sasl.oauthbearer.assertion.private.key.passphrase": "Its passphrase.",
+        "sasl.oauthbearer.assertion.algorithm": "RS256 (default) or ES256.",
+        "sasl.oauthbearer.assertion.template.file": "JSON file with more headers and claims of"
+        ' assertions: `{"header": {…}, "payload": {…}}`.',
+        "sasl.oauthbearer.assertion.claim.iss": "Issuer of assertions. With client credentials it"
+        " means that an assertion replaces the secret.",
+        "sasl.oauthbearer.assertion.claim.sub": "Whom assertions are about.",
+        "sasl.oauthbearer.assertion.claim.aud": "For whom assertions are.",
+        "sasl.oauthbearer.assertion.claim.exp.seconds": "How long an assertion holds. Default:"
+        " 300.",
+        "sasl.oauthbearer.assertion.claim.nbf.seconds": "How long before the request an assertion"
+        " begins to hold. Default: 60.",
+        "sasl.oauthbearer.assertion.claim.jti.include": "Whether each assertion has an id of its"
+        " own. Default: false.",
         "ssl.truststore.location": "File of trusted certificates. Default: the system's.",
         "ssl.truststore.password": "Its password (JKS, PKCS12).",
         "ssl.truststore.type": "JKS, PKCS12 or PEM.",
@@ -150,6 +176,10 @@ SECURITY = texts(
         "bootstrap.servers": LIST,
         "security.protocol": ValueKind(str.strip, {"enum": list(get_args(SecurityProtocol))}),
         "ssl.enabled.protocols": LIST,
+        "sasl.oauthbearer.header.urlencode": BOOL,
+        "sasl.oauthbearer.assertion.claim.exp.seconds": SIZE,
+        "sasl.oauthbearer.assertion.claim.nbf.seconds": SIZE,
+        "sasl.oauthbearer.assertion.claim.jti.include": BOOL,
     },
     applies=LIVE,
 )
@@ -273,7 +303,12 @@ class ClientSettings(ProducerKeys):
 
 def to_wire(settings: ClientSettings) -> dict[str, Any]:
     """`settings` in JSON's types, for the encrypted control socket to the lanes. The secrets are in
-    clear text, so the result must not go to a log or a file."""
+    clear text, so the result must not go to a log or a file. Lanes on other machines do not have
+    the driver's files, so their names are left out."""
+    sasl = settings.sasl
+    if sasl is not None and sasl.oauth is not None and sasl.oauth.files:
+        alone = replace(sasl, oauth=replace(sasl.oauth, files={}))
+        settings = replace(settings, sasl=alone)
     wire: dict[str, Any] = msgspec.to_builtins(settings, enc_hook=_revealed)
     return wire
 

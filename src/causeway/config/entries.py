@@ -18,7 +18,8 @@ from causeway.config.values import Secret
 from causeway.errors import ConfigError
 
 _SECRET_KEY = re.compile(
-    r"password|passphrase|secret|jaas|credential|token(?!\.endpoint)|ssl\.keystore\.key|private"
+    r"password|passphrase|secret|jaas|credential(?!s\.client\.id)|token(?!\.endpoint)"
+    r"|ssl\.keystore\.key|private(?!\.key\.file)"
     r"|webhook\.url",  # the URL of a chat's webhook allows to post there
     re.IGNORECASE,
 )

@@ -29,24 +29,60 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthSettings:
-    """A grant of RFC 6749 at `token_endpoint`; `fields`: more fields of the request, such as a
-    refresh token. With an empty secret the client sends only its id. `ca_pem`: the trusted
-    certificates of the endpoint; None: those of the system and of the cluster. `access_token`: a
-    fixed token; then the other fields are empty and no endpoint is called."""
+class AssertionSettings:
+    """A signed statement (RFC 7523) that the client makes for each request, as Kafka's clients do.
+    `sent_as`: the field of the request that has it: `assertion` is the grant itself, and
+    `client_assertion` proves who the client is. `key_pem`: the private key, unencrypted. `header`
+    and `claims`: JSON objects as text. It holds from `not_before_s` seconds before the request
+    until `lifetime_s` seconds after it. `has_id`: each has an id of its own (`jti`)."""
 
-    token_endpoint: str
-    client_id: str
-    client_secret: Secret
-    grant: Literal["client_credentials", "refresh_token", "password"] = "client_credentials"
+    sent_as: Literal["assertion", "client_assertion"]
+    key_pem: Secret
+    algorithm: Literal["RS256", "ES256"] = "RS256"
+    header: str = field(default="{}", repr=False)
+    claims: str = field(default="{}", repr=False)
+    lifetime_s: int = 300
+    not_before_s: int = 60
+    has_id: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """A grant of RFC 6749 or RFC 7523 at `token_endpoint`; `fields`: more fields of the request,
+    such as a refresh token. With an empty secret the client sends only its id, if it has one.
+    `is_url_encoded`: the client's id and secret are encoded as RFC 6749, 2.3.1 has it. `ca_pem`:
+    the trusted certificates of the endpoint; None: those of the system and of the cluster.
+
+    `access_token`: a fixed token; then the other fields are empty and no endpoint is called.
+
+    `files`: from `access_token`, or the name of one of `fields`, to the file that its value comes
+    from. A process that has the files reads them again for each request. Lanes get no `files`: the
+    driver sends them new settings when a file changes."""
+
+    token_endpoint: str = ""
+    client_id: str = ""
+    client_secret: Secret = Secret("")
+    grant: str = "client_credentials"
     fields: Mapping[str, Secret] = field(default_factory=FrozenMap, repr=False)
+    assertion: AssertionSettings | None = None
     scope: str | None = None
     extensions: Mapping[str, str] = field(default_factory=FrozenMap, repr=False)
+    is_url_encoded: bool = False
     ca_pem: str | None = field(default=None, repr=False)
     access_token: Secret = Secret("")
+    files: Mapping[str, str] = field(default_factory=FrozenMap, repr=False)
 
     def __post_init__(self) -> None:
-        freeze(self, "fields", "extensions")
+        freeze(self, "fields", "extensions", "files")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoogleSettings:
+    """A login to Google's Managed Service for Apache Kafka by Google's credentials. `credentials`:
+    the JSON text of a credentials file, such as a service account's key. Empty: the metadata server
+    of the machine that logs in."""
+
+    credentials: Secret = Secret("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +110,13 @@ class AwsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslSettings:
-    """`aws`: of AWS_MSK_IAM, and of OAUTHBEARER with tokens for MSK."""
+    """`is_delegation_token`: name and password are a delegation token's id and HMAC (SCRAM).
+    `aws`: of AWS_MSK_IAM, and of OAUTHBEARER with tokens for MSK."""
 
     mechanism: SaslMechanism
     username: str = ""
     password: Secret = Secret("")
+    is_delegation_token: bool = False
     oauth: OAuthSettings | None = None
     aws: AwsSettings | None = None
+    google: GoogleSettings | None = None

@@ -11,6 +11,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from causeway.config import AwsSettings, ClientSettings, SaslSettings
 from causeway.errors import AuthenticationError
 from causeway.logins.aws import IamMechanism, iam_payload, iam_token
+from causeway.logins.google import google_tokens
 from causeway.logins.oauth import oauth_tokens
 from causeway.logins.scram import StrictScramClient
 
@@ -36,6 +37,11 @@ def sasl_mechanism(settings: ClientSettings, host: str, timeout_s: float) -> Mec
 
 def remedy(sasl: SaslSettings) -> str:
     """The remedy if a broker refuses this login."""
+    if sasl.is_delegation_token:
+        return (
+            "the delegation token may have expired or been withdrawn: create a new one, and set its"
+            " id and its HMAC in sasl.jaas.config"
+        )
     if sasl.aws is not None:
         return (
             "check that the identity's policy allows kafka-cluster:Connect, the region, and this"
@@ -62,6 +68,7 @@ def _scram(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: f
     mechanism = _of_library(sasl, host, sasl_plain_username=username, sasl_plain_password=password)
     client = StrictScramClient(username, password, sasl.mechanism)
     client.subject = f"{settings.alias} {host}"
+    client.is_delegation_token = sasl.is_delegation_token
     mechanism._scram_client = client  # type: ignore[attr-defined]
     return mechanism
 
@@ -78,6 +85,8 @@ def _bearer_token(settings: ClientSettings, sasl: SaslSettings, host: str, timeo
     """The token of a login by OAUTHBEARER."""
     if sasl.aws is not None:
         return iam_token(sasl.aws, settings.alias, host, timeout_s)
+    if sasl.google is not None:
+        return google_tokens(sasl.google).token(timeout_s)
     oauth = sasl.oauth
     if oauth is None:
         raise AuthenticationError("authenticate to", settings.alias, "no token endpoint is set")

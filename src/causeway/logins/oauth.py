@@ -1,5 +1,7 @@
-"""OAuth access tokens from a token endpoint: by client credentials, a refresh token or a password
-(RFC 6749, 4.3, 4.4 and 6), the client known by a secret, an assertion (RFC 7523) or its name.
+"""OAuth access tokens: given ones, and those from a token endpoint.
+
+An endpoint is asked with client credentials, a refresh token or a password (RFC 6749, 4.3, 4.4 and
+6) or an assertion (RFC 7523). The client is known by a secret, an assertion or its name.
 
 No secret leaves this module in any text.
 """
@@ -9,15 +11,19 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import math
 import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from causeway.config import OAuthSettings
+from causeway.config import OAuthSettings, Secret
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+from causeway.logins.jwt import expiry_of, signed_assertion
 from causeway.logins.tokens import Token, Tokens, shared_tokens
 
 MAX_ANSWER_BYTES = 1 << 20
@@ -26,19 +32,34 @@ MAX_ANSWER_BYTES = 1 << 20
 def oauth_tokens(settings: OAuthSettings, ca_pem: str | None) -> Tokens:
     """The tokens of this client, shared by the connections of this process. `ca_pem`: certificates
     that are trusted at the endpoint besides the system's."""
-    key = (
-        settings.token_endpoint,
-        settings.client_id,
-        settings.client_secret,
-        settings.grant,
-        tuple(sorted((name, value.reveal()) for name, value in settings.fields.items())),
-        settings.scope,
-        settings.ca_pem or ca_pem,
-        settings.access_token,
-    )
-    if given := settings.access_token.reveal():
-        return shared_tokens(key, lambda: lambda _: Token(value=given, lifetime_s=math.inf))
-    return shared_tokens(key, lambda: OAuthEndpoint(settings, ca_pem).fetch)
+    if settings.access_token.reveal():
+        return shared_tokens(settings, lambda: partial(_given_token, settings))
+    return shared_tokens((settings, ca_pem), lambda: OAuthEndpoint(settings, ca_pem).fetch)
+
+
+def _given_token(settings: OAuthSettings, timeout_s: float) -> Token:
+    """The token that another program got, from its file if this process has the file. Its lifetime
+    is 0, so that the file is read again each time. Raises AuthenticationError if it has expired."""
+    token = _current(settings, "access_token", settings.access_token)
+    expires_at = expiry_of(token)
+    if expires_at is not None and expires_at <= time.time():
+        at = datetime.fromtimestamp(expires_at, UTC)
+        raise AuthenticationError(
+            "use",
+            "the access token",
+            f"it expired at {at:%Y-%m-%d %H:%M:%S} UTC",
+            remedy="the token, or the file that has the token, must be replaced before it expires",
+        )
+    return Token(value=token, lifetime_s=0)
+
+
+def _current(settings: OAuthSettings, name: str, value: Secret) -> str:
+    """`value`, or the newer content of its file. A file that is being replaced may be absent."""
+    path = settings.files.get(name)
+    try:
+        return Path(path).read_text("utf-8").strip() if path else value.reveal()
+    except (OSError, ValueError):
+        return value.reveal()
 
 
 class OAuthEndpoint:
@@ -65,17 +86,13 @@ class OAuthEndpoint:
                 raise
             self._refresh_token = ""  # the configured one may still hold
             answer = self._ask(timeout_s)
-        token = answer.get("access_token")
+        token = answer.get("access_token") or answer.get("id_token")  # as Kafka's clients do
         if not isinstance(token, str) or not token:
             raise self._error(AuthenticationError, "its answer has no access_token")
         renewed = answer.get("refresh_token")
         if self._settings.grant == "refresh_token" and isinstance(renewed, str) and renewed:
             self._refresh_token = renewed
-        try:
-            lifetime_s = max(0.0, float(answer.get("expires_in") or 0))
-        except (TypeError, ValueError):
-            lifetime_s = 0.0
-        return Token(value=token, lifetime_s=lifetime_s)
+        return Token(value=token, lifetime_s=_lifetime_s(token, answer.get("expires_in")))
 
     def _ask(self, timeout_s: float) -> dict[str, Any]:
         opener = urllib.request.build_opener(
@@ -117,18 +134,23 @@ class OAuthEndpoint:
         form: dict[str, str] = {"grant_type": settings.grant}
         if settings.scope:
             form["scope"] = settings.scope
-        form |= {name: value.reveal() for name, value in settings.fields.items()}
+        form |= {name: _current(settings, name, value) for name, value in settings.fields.items()}
+        if settings.assertion is not None:
+            form[settings.assertion.sent_as] = signed_assertion(settings.assertion)
         if self._refresh_token:
             form["refresh_token"] = self._refresh_token
         headers = {
             "Accept": "application/json",
             "Content-Type": "application/x-www-form-urlencoded",
         }
-        if secret := settings.client_secret.reveal():
-            credentials = f"{settings.client_id}:{secret}".encode()
+        client_id, secret = settings.client_id, settings.client_secret.reveal()
+        if secret:
+            if settings.is_url_encoded:
+                client_id, secret = (urllib.parse.quote_plus(each) for each in (client_id, secret))
+            credentials = f"{client_id}:{secret}".encode()
             headers["Authorization"] = "Basic " + base64.b64encode(credentials).decode()
-        else:
-            form["client_id"] = settings.client_id
+        elif client_id:
+            form["client_id"] = client_id
         return urllib.request.Request(  # noqa: S310 - the configuration admits http and https only
             settings.token_endpoint,
             data=urllib.parse.urlencode(form).encode(),
@@ -146,9 +168,15 @@ class OAuthEndpoint:
             cause += f", {code}"
         if error.code >= 500 or error.code == 429:
             return self._error(UnreachableError, cause, retriable=True)
-        return self._error(
-            AuthenticationError, cause, remedy="check the client id, its secret and the scope"
-        )
+        return self._error(AuthenticationError, cause, remedy=self._remedy())
+
+    def _remedy(self) -> str:
+        signs = self._settings.assertion is not None
+        if signs or self._settings.fields.keys() & {"assertion", "client_assertion"}:
+            return (
+                "check the assertion: its key, claims and expiry; and the client id and the scope"
+            )
+        return "check the client id, its secret and the scope"
 
     def _error(
         self,
@@ -163,6 +191,18 @@ class OAuthEndpoint:
         # hold a secret.
         url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         return kind("get a token from", url, cause, remedy=remedy, retriable=retriable)
+
+
+def _lifetime_s(token: str, expires_in: object) -> float:
+    """In seconds, as the endpoint states it, else as a JWT does. 0 if neither does."""
+    try:
+        stated = float(expires_in) if isinstance(expires_in, int | float | str) else 0.0
+    except ValueError:
+        stated = 0.0
+    expires_at = expiry_of(token)
+    if expires_in is None and expires_at is not None:
+        stated = expires_at - time.time()
+    return max(0.0, stated)
 
 
 class _SameHostOnly(urllib.request.HTTPRedirectHandler):

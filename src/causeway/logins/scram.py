@@ -8,10 +8,20 @@ from causeway.errors import AuthenticationError
 
 
 class StrictScramClient(ScramClient):  # type: ignore[misc]
-    """Refuses a broker that asks for too few iterations, which kafka-python's does not."""
+    """Refuses a broker that asks for too few iterations, which kafka-python's does not. Says if
+    name and password are a delegation token's, by Kafka's extension `tokenauth` (KIP-48)."""
 
     least_iterations = 4096  # RFC 7677's and Java's
     subject = ""
+    is_delegation_token = False
+
+    def first_message(self) -> bytes:
+        message: bytes = super().first_message()
+        if self.is_delegation_token:
+            extension = b",tokenauth=true"
+            self.auth_message += extension
+            message += extension
+        return message
 
     def create_salted_password(self, salt: bytes, iterations: int) -> None:
         if iterations < self.least_iterations:

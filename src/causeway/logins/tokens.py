@@ -7,8 +7,12 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+from causeway.errors import UnreachableError
+
 # A token is replaced when this share of its life is over.
 REFRESH_AT = 0.8
+# After a request for a new token that had no answer, while the old token holds.
+RETRY_AFTER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +32,24 @@ class Tokens:
         self._fetch = fetch
         self._lock = threading.Lock()
         self._token = ""
-        self._refresh_at = 0.0  # monotonic
+        self._refresh_at = self._expires_at = 0.0  # monotonic
 
     def token(self, timeout_s: float) -> str:
-        """A token with at least a fifth of its life left. Raises what `fetch` raises."""
+        """A token with at least a fifth of its life left; less if no new one can be had at the
+        moment. Raises what `fetch` raises."""
         with self._lock:
-            if time.monotonic() >= self._refresh_at:
-                asked_at = time.monotonic()
-                token = self._fetch(timeout_s)
+            asked_at = time.monotonic()
+            if asked_at >= self._refresh_at:
+                try:
+                    token = self._fetch(timeout_s)
+                except UnreachableError:
+                    if (now := time.monotonic()) >= self._expires_at:
+                        raise
+                    self._refresh_at = now + RETRY_AFTER_S
+                    return self._token
                 self._token = token.value
                 self._refresh_at = asked_at + token.lifetime_s * REFRESH_AT
+                self._expires_at = asked_at + token.lifetime_s
             return self._token
 
 

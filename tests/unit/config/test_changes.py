@@ -74,6 +74,7 @@ FOLLOWS = {
     "ControlSettings": {"heartbeats", "mm2_aliases"},  # heartbeats of the pair; aliases of the flow
     "HeartbeatSettings": {"source", "topic"},
     "ClientSettings": {"alias"},
+    "OAuthSettings": {"files"},  # their contents
     "RegistrySettings": {"timeout_ms", "place"},
     "TransformSettings": {"name", "place", "dead_letters", "registry"},  # its keys
     "TreatmentSettings": {"kind", "decides", "needs", "text"},

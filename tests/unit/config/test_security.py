@@ -152,6 +152,16 @@ def test_strimzis_other_grants(options: str, grant: str, fields: dict[str, str])
     assert from_wire(to_wire(settings)) == settings
 
 
+def test_a_delegation_token() -> None:
+    module = SCRAM.replace(";", " tokenauth=true;")
+    settings = good(
+        security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=module
+    )
+    assert settings.sasl is not None
+    assert settings.sasl.is_delegation_token
+    assert from_wire(to_wire(settings)) == settings
+
+
 def test_options_of_a_login_module_are_not_dropped_without_a_word() -> None:
     _, problems = read(
         security_protocol="SASL_SSL",
@@ -255,9 +265,10 @@ def test_host_names_are_not_checked_where_the_file_says_so() -> None:
         (
             {
                 "sasl_mechanism": "SCRAM-SHA-256",
-                "sasl_jaas_config": SCRAM.replace(";", " tokenauth=true;"),
+                "sasl_jaas_config": SCRAM,
+                "sasl_login_callback_handler_class": "com.example.Handler",
             },
-            "delegation tokens",
+            r"A.sasl.login.callback.handler.class \(line 7\): com.example.Handler is not supported",
         ),
         ({"sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": f"{OAUTH};"}, "an http\\(s\\) URL"),
         (

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -63,6 +64,60 @@ def test_refreshes_at_four_fifths_of_the_life(
     now += 2
     source.token(5)
     assert len(endpoint.requests) == 2
+
+
+def test_the_old_token_holds_while_the_endpoint_is_out_of_order(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new one is asked for again after a second."""
+    now = 1_000.0
+    monkeypatch.setattr("causeway.logins.tokens.time.monotonic", lambda: now)
+    endpoint.lifetime_s = 100
+    source = client_tokens(oauth(endpoint.url, None))
+    source.token(5)
+    endpoint.status = 503
+    now += 81
+    assert [source.token(5), source.token(5)] == ["token-1", "token-1"]
+    assert len(endpoint.requests) == 2
+    now += 2
+    endpoint.status = 200
+    assert source.token(5) == "token-3"
+    endpoint.status = 503
+    now += 101
+    with pytest.raises(UnreachableError, match="HTTP 503"):
+        source.token(5)
+
+
+def test_a_refused_client_does_not_go_on_with_its_old_token(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("causeway.logins.tokens.time.monotonic", lambda: now)
+    endpoint.lifetime_s = 100
+    source = client_tokens(oauth(endpoint.url, None))
+    source.token(5)
+    endpoint.status = 401
+    now += 81
+    with pytest.raises(AuthenticationError, match="HTTP 401"):
+        source.token(5)
+
+
+def test_client_and_secret_in_the_encoding_of_rfc_6749(endpoint: TokenEndpoint) -> None:
+    settings = replace(
+        oauth(endpoint.url), client_id="m:e", client_secret=Secret("a b"), is_url_encoded=True
+    )
+    client_tokens(settings).token(5)
+    [(authorization, _)] = endpoint.requests
+    assert base64.b64decode(authorization.partition(" ")[2]) == b"m%3Ae:a+b"
+
+
+def test_a_lifetime_that_only_the_token_says(endpoint: TokenEndpoint) -> None:
+    """As a JWT, which may be called id_token."""
+    claims = base64.urlsafe_b64encode(b'{"exp": %d}' % (time.time() + 100)).decode().rstrip("=")
+    endpoint.answer = f'{{"id_token": "a.{claims}.b"}}'.encode()
+    token = OAuthEndpoint(oauth(endpoint.url), None).fetch(5)
+    assert token.value == f"a.{claims}.b"
+    assert 90 < token.lifetime_s <= 100
 
 
 @pytest.mark.parametrize(

@@ -185,18 +185,13 @@ AGREED: dict[str, set[str]] = {
     "ssl.protocol": {"TLS", "TLSv1.2", "TLSv1.3"},
     "ssl.trustmanager.algorithm": {"PKIX"},
     "ssl.keymanager.algorithm": {"SunX509", "PKIX"},
-    "sasl.login.callback.handler.class": {
-        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
-        "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
-        "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler",
-        "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
-    },
     "sasl.client.callback.handler.class": {
         "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
         "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
     },
-    "sasl.oauthbearer.jwt.retriever.class": {
-        "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
-        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+    "sasl.oauthbearer.jwt.validator.class": {
+        f"org.apache.kafka.common.security.oauthbearer.{name}"
+        for name in ("BrokerJwtValidator", "ClientJwtValidator", "DefaultJwtValidator")
     },
+    "sasl.login.refresh.window.factor": {"0.8"},
 }

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from causeway.config.values import Secret
 from causeway.errors import ConfigError
@@ -92,9 +91,8 @@ def _refused(cause: str) -> ConfigError:
     return ConfigError("read sasl.jaas.config", "", cause)
 
 
-Grant = Literal["client_credentials", "refresh_token", "password"]
-
-_ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 # From an option to the field that the token endpoint is asked with.
 _FIELDS = {
     "oauth.refresh.token": "refresh_token",
@@ -113,6 +111,14 @@ TRUST = {
 later ones win."""
 
 ACCESS_TOKEN = "oauth.access.token"  # noqa: S105 - an option's name
+ACCESS_TOKEN_FILE = "oauth.access.token.location"  # noqa: S105 - an option's name
+FILES = {
+    "oauth.refresh.token.location": "refresh_token",
+    "oauth.client.assertion.location": "client_assertion",
+}
+"""From an option that names a file to the field that has the file's content."""
+
+_GRANT = "oauth.client.credentials.grant.type"
 
 PROOFS = frozenset({"refresh_token", "password", "client_assertion"})
 """Fields that replace a client's secret."""
@@ -121,7 +127,7 @@ _KNOWN_OPTIONS = frozenset(
     (
         *_FIELDS,
         *TRUST,
-        ACCESS_TOKEN,
+        *(ACCESS_TOKEN, ACCESS_TOKEN_FILE, *FILES, _GRANT),
         *("clientId", "clientSecret", "scope"),
         *("oauth.client.id", "oauth.client.secret", "oauth.scope", "oauth.token.endpoint.uri"),
         # How tokens are checked here, waited for or counted: ours to decide.
@@ -139,13 +145,19 @@ def is_known_option(name: str) -> bool:
     return name in _KNOWN_OPTIONS or name.startswith(("extension_", "unsecuredLogin"))
 
 
-def grant_of(options: Mapping[str, str]) -> tuple[Grant, dict[str, Secret]]:
-    """The grant, and the fields of the request besides the client's id and secret."""
+def grant_of(
+    options: Mapping[str, str], contents: Mapping[str, Secret]
+) -> tuple[str, dict[str, Secret]]:
+    """The grant, and the fields of the request besides the client's id and secret. `contents`: of
+    the files in FILES; they win."""
     fields = {
         field: Secret(value) for name, field in _FIELDS.items() if (value := options.get(name))
     }
+    fields |= contents
     if "client_assertion" in fields:
-        fields.setdefault("client_assertion_type", Secret(_ASSERTION_TYPE))
+        fields.setdefault("client_assertion_type", Secret(ASSERTION_TYPE))
     if "refresh_token" in fields:
         return "refresh_token", fields
-    return ("password" if "password" in fields else "client_credentials"), fields
+    if "password" in fields:
+        return "password", fields
+    return options.get(_GRANT) or "client_credentials", fields

@@ -9,18 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast, get_args
 
-from causeway.config.logins import OAuthSettings, SaslMechanism, SaslSettings
+from causeway.config.logins import SaslMechanism, SaslSettings
 from causeway.config.reading import login
 from causeway.config.reading.aws import MSK_HANDLER, aws_settings
-from causeway.config.reading.client_reader import STORE_TYPES, ClientReader, is_endpoint
+from causeway.config.reading.client_reader import ClientReader
+from causeway.config.reading.google import google_settings
+from causeway.config.reading.oauth import CLIENT_ID, ENDPOINT, HANDLER, JAAS, read_oauth
 from causeway.config.values import Secret
-from causeway.errors import ConfigError
-
-JAAS = "sasl.jaas.config"
-_HANDLER = "sasl.login.callback.handler.class"
-_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
-_CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
-_CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - a key's name
+from causeway.errors import ConfigError, PrerequisiteError
 
 
 def read_sasl(reader: ClientReader) -> SaslSettings | None:
@@ -74,10 +70,11 @@ def _options(
 def _password(
     reader: ClientReader, mechanism: SaslMechanism, options: Mapping[str, str]
 ) -> SaslSettings | None:
-    """PLAIN and SCRAM."""
-    if options.get("tokenauth", "").lower() == "true":
-        reader.refuse(JAAS, "delegation tokens are not supported")
+    """PLAIN and SCRAM. With `tokenauth=true` the login is a delegation token's id and HMAC."""
+    if (handler := reader.text(HANDLER)) and handler not in _HANDLERS:
+        _refuse_handler(reader)
         return None
+    by_token = mechanism != "PLAIN" and options.get("tokenauth", "").lower() == "true"
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         reader.refuse(JAAS, f"the login module has no {' and no '.join(missing)}")
@@ -86,16 +83,34 @@ def _password(
         mechanism=mechanism,
         username=options["username"],
         password=Secret(options["password"]),
+        is_delegation_token=by_token,
     )
 
 
 def _oauth(
     reader: ClientReader, mechanism: SaslMechanism, options: Mapping[str, str]
 ) -> SaslSettings | None:
-    if _is_msks(reader):
-        return _msk_iam(reader, mechanism, options)
-    oauth = _oauth_settings(reader, options)
-    return SaslSettings(mechanism=mechanism, oauth=oauth) if oauth else None
+    """By the login handler: a Java class, whose work Causeway does itself."""
+    handler = reader.text(HANDLER)
+    read = _HANDLERS.get(handler) if handler else _by_endpoint
+    if read is None:
+        _refuse_handler(reader)
+        return None
+    return read(reader, options)
+
+
+def _refuse_handler(reader: ClientReader) -> None:
+    known = ", ".join(sorted({name.rpartition(".")[2] for name in _HANDLERS}))
+    reader.refuse(
+        HANDLER,
+        f"{reader.shown(HANDLER)} is not supported: Causeway runs no Java class. It does what these"
+        f" do: {known}. If the class asks a token endpoint, set {ENDPOINT} and leave it out",
+    )
+
+
+def _by_endpoint(reader: ClientReader, options: Mapping[str, str]) -> SaslSettings | None:
+    oauth = read_oauth(reader, options)
+    return SaslSettings(mechanism="OAUTHBEARER", oauth=oauth) if oauth else None
 
 
 def _msk_iam(
@@ -106,12 +121,34 @@ def _msk_iam(
     return SaslSettings(mechanism=mechanism, aws=aws) if aws else None
 
 
-def _is_msks(reader: ClientReader) -> bool:
-    return (reader.text(_HANDLER) or "").endswith(f".{MSK_HANDLER}")
+def _by_msk(reader: ClientReader, options: Mapping[str, str]) -> SaslSettings | None:
+    return _msk_iam(reader, "OAUTHBEARER", options)
 
 
-def _has_client_id(reader: ClientReader) -> bool:
-    return reader.text(_CLIENT_ID) is not None or _is_msks(reader)
+def _by_google(reader: ClientReader, options: Mapping[str, str]) -> SaslSettings | None:
+    if options:
+        named = ", ".join(sorted(options))
+        reader.refuse(JAAS, f"the login handler of Google has no options, such as {named}")
+        return None
+    try:
+        return SaslSettings(mechanism="OAUTHBEARER", google=google_settings())
+    except (ConfigError, PrerequisiteError) as error:
+        reader.problems.add(f"{reader.place(HANDLER)}: {error}")
+        return None
+
+
+_KAFKAS = "org.apache.kafka.common.security.oauthbearer"
+_HANDLERS: Mapping[str, Callable[[ClientReader, Mapping[str, str]], SaslSettings | None]] = {
+    f"{_KAFKAS}.OAuthBearerLoginCallbackHandler": _by_endpoint,
+    f"{_KAFKAS}.secured.OAuthBearerLoginCallbackHandler": _by_endpoint,
+    "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler": _by_endpoint,
+    f"software.amazon.msk.auth.iam.{MSK_HANDLER}": _by_msk,
+    "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler": _by_google,
+}
+
+
+def _has_oauth_keys(reader: ClientReader) -> bool:
+    return any(reader.text(key) for key in (CLIENT_ID, ENDPOINT, HANDLER))
 
 
 def _never(_: ClientReader) -> bool:
@@ -136,80 +173,9 @@ _LOGINS: Mapping[str, _Login] = {
     "SCRAM-SHA-256": _Login(module="ScramLoginModule", read=_password),
     "SCRAM-SHA-512": _Login(module="ScramLoginModule", read=_password),
     "OAUTHBEARER": _Login(
-        module="OAuthBearerLoginModule", read=_oauth, is_complete_without_module=_has_client_id
+        module="OAuthBearerLoginModule", read=_oauth, is_complete_without_module=_has_oauth_keys
     ),
     "AWS_MSK_IAM": _Login(
         module="IAMLoginModule", read=_msk_iam, is_complete_without_module=_always
     ),
 }
-
-
-def _oauth_settings(reader: ClientReader, options: Mapping[str, str]) -> OAuthSettings | None:
-    """Client credentials from the login module, or from keys of their own (since Kafka 4.1),
-    which win. Strimzi's handler calls the same options `oauth.client.id` and so on, and has
-    more grants."""
-
-    def pick(key: str, *names: str) -> str | None:
-        found = (options[name] for name in names if options.get(name))
-        return reader.secret(key) or next(found, None)
-
-    given = options.get(login.ACCESS_TOKEN, "").strip()
-    endpoint = pick(_ENDPOINT, "oauth.token.endpoint.uri")
-    client_id = pick(_CLIENT_ID, "clientId", "oauth.client.id")
-    secret = pick(_CLIENT_SECRET, "clientSecret", "oauth.client.secret")
-    if any(name.startswith("unsecuredLogin") for name in options):
-        unsecured = "unsecured tokens (unsecuredLogin...) are not supported"
-        reader.refuse(JAAS, f"{unsecured}, only client credentials")
-        return None
-    if not given and (endpoint is None or not is_endpoint(endpoint.strip())):
-        reader.problems.add(
-            f"{reader.place(_ENDPOINT)} must be an http(s) URL, without user and password:"
-            f" these are {_CLIENT_ID} and {_CLIENT_SECRET}"
-        )
-        return None
-    unknown = [name for name in options if not login.is_known_option(name)]
-    if unknown:
-        told = "options of the login module that are not supported"
-        reader.refuse(JAAS, f"{told}: {', '.join(sorted(unknown))}")
-        return None
-    extensions = {
-        name.removeprefix("extension_"): value
-        for name, value in options.items()
-        if name.startswith("extension_")
-    }
-    if given or endpoint is None:
-        return OAuthSettings(
-            token_endpoint="",
-            client_id="",
-            client_secret=Secret(""),
-            extensions=extensions,
-            access_token=Secret(given),
-        )
-    grant, fields = login.grant_of(options)
-    if client_id is None or (secret is None and not fields.keys() & login.PROOFS):
-        needed = f"{_CLIENT_ID} and {_CLIENT_SECRET}"
-        reader.refuse(
-            JAAS,
-            f"OAUTHBEARER needs {needed} (or clientId and clientSecret in the login module)",
-        )
-        return None
-    return OAuthSettings(
-        token_endpoint=endpoint.strip(),
-        client_id=client_id,
-        client_secret=Secret(secret or ""),
-        grant=grant,
-        fields=fields,
-        scope=pick("sasl.oauthbearer.scope", "scope", "oauth.scope"),
-        extensions=extensions,
-        ca_pem=_trusted_at_endpoint(reader, options),
-    )
-
-
-def _trusted_at_endpoint(reader: ClientReader, options: Mapping[str, str]) -> str | None:
-    own = {name: options[key] for key, name in login.TRUST.items() if options.get(key)}
-    kind = own.get("type", "JKS").upper()
-    if kind not in STORE_TYPES:
-        known = ", ".join(STORE_TYPES)
-        reader.refuse(JAAS, f"its ssl.truststore.type is one of {known}")
-    stored = own.get("certificates"), own.get("location"), own.get("password")
-    return reader.trusted_by(JAAS, kind, *stored)

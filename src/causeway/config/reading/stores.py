@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -33,6 +34,7 @@ from causeway.errors import ConfigError, PrerequisiteError
 if TYPE_CHECKING:
     import jks
 
+ASSERTION_PASSPHRASE: Final = "sasl.oauthbearer.assertion.private.key.passphrase"  # noqa: S105
 _JKS_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 # Java accepts blanks for PEM's line ends: a block may be one line of a property file.
 _PEM_BLOCK = re.compile(r"-+BEGIN ([A-Z0-9 ]+?)-+([A-Za-z0-9+/=\s]+)-+END \1-+")
@@ -103,6 +105,26 @@ def pair_from_store(
 
 def pair_from_pem(key_text: str, chain_text: str, subject: str, password: str | None) -> KeyPair:
     """A private key and its certificate chain out of PEM texts. Raises ConfigError."""
+    key = _private_key(key_text, subject, password, "ssl.key.password")
+    return KeyPair(cert_pem=_pem(_pem_certificates(chain_text, subject)), key_pem=_key_pem(key))
+
+
+def signing_key(text: str, subject: str, passphrase: str | None, algorithm: str) -> Secret:
+    """The private key in a PEM text, unencrypted, for RS256 or ES256. Raises ConfigError."""
+    key = _private_key(text, subject, passphrase, ASSERTION_PASSPHRASE)
+    rsa_key = isinstance(key, rsa.RSAPrivateKey)
+    p256 = isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1)
+    if algorithm not in ("RS256", "ES256"):
+        raise ConfigError("use", subject, "assertions are signed with RS256 or ES256")
+    if not (rsa_key if algorithm == "RS256" else p256):
+        needed = "an RSA key" if algorithm == "RS256" else "an EC key of the curve P-256"
+        raise ConfigError("use", subject, f"{algorithm} needs {needed}")
+    return _key_pem(key)
+
+
+def _private_key(
+    key_text: str, subject: str, password: str | None, password_key: str
+) -> PrivateKeyTypes:
     blocks = [block for block in _blocks(key_text) if block[0].endswith("PRIVATE KEY")]
     if not blocks:
         raise ConfigError("read", subject, "it holds no private key")
@@ -113,17 +135,16 @@ def pair_from_pem(key_text: str, chain_text: str, subject: str, password: str | 
     encrypted = label.startswith("ENCRYPTED")
     if encrypted and password is None:
         raise ConfigError(
-            "read", subject, "its private key is encrypted", remedy="set ssl.key.password"
+            "read", subject, "its private key is encrypted", remedy=f"set {password_key}"
         )
     try:
-        key = load_pem_private_key(
+        return load_pem_private_key(
             _block_text(label, body).encode(),
             password.encode() if encrypted and password is not None else None,
         )
     except (ValueError, TypeError):
-        cause = "ssl.key.password is wrong" if encrypted else "its private key cannot be read"
+        cause = f"{password_key} is wrong" if encrypted else "its private key cannot be read"
         raise ConfigError("read", subject, cause) from None
-    return KeyPair(cert_pem=_pem(_pem_certificates(chain_text, subject)), key_pem=_key_pem(key))
 
 
 def _pair_from_jks(

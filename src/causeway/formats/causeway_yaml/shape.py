@@ -127,6 +127,8 @@ _PLACES = {
     "security.": "security.",
     "sasl.oauthbearer.token.endpoint.url": "security.sasl.oauth.token-endpoint",
     "sasl.oauthbearer.client.credentials.": "security.sasl.oauth.",
+    "sasl.oauthbearer.assertion.claim.": "security.sasl.oauth.assertion.",
+    "sasl.oauthbearer.assertion.": "security.sasl.oauth.assertion.",
     "sasl.oauthbearer.": "security.sasl.oauth.",
     "sasl.": "security.sasl.",
     "ssl.truststore.": "security.tls.truststore.",
@@ -146,6 +148,8 @@ _KINDS: tuple[tuple[str, Kind], ...] = (  # by the end of a name
     ("rules", "lines"),
     ("causeway.rename", "lines"),
     (".interval.seconds", "duration"),
+    (".exp.seconds", "duration"),
+    (".nbf.seconds", "duration"),
     (".ms", "duration"),
     (".bytes", "size"),
 )
@@ -212,7 +216,8 @@ def _section(leaves: Iterable[tuple[tuple[str, ...], Part]], meaning: str = "") 
 _MEANINGS = {
     "security": "How the cluster is reached.",
     "sasl": "Who we are to it.",
-    "oauth": "Client credentials for OAUTHBEARER.",
+    "oauth": "Where OAUTHBEARER gets its tokens.",
+    "assertion": "A signed statement in the place of the client's secret, or of the grant.",
     "tls": "TLS.",
     "truststore": "Who is trusted.",
     "keystore": "Our own certificate, for mutual TLS.",

@@ -1,0 +1,144 @@
+"""Tokens for Google's Managed Service for Apache Kafka.
+
+The broker takes no plain access token of Google. It takes one in the form of a JWT, in the place of
+whose signature is the access token, as Google's handler for Java clients sends it
+(`GcpLoginCallbackHandler` in github.com/googleapis/managedkafka):
+
+    base64url({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"})
+    . base64url({"exp": …, "iat": …, "iss": "Google", "scope": "kafka", "sub": <account>})
+    . base64url(access token)
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC
+from functools import partial
+from typing import Any
+
+from causeway.config import GoogleSettings
+from causeway.errors import AuthenticationError, PrerequisiteError, UnreachableError
+from causeway.logins.jwt import claims_of, encoded
+from causeway.logins.tokens import Token, Tokens, shared_tokens
+
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+
+def google_tokens(settings: GoogleSettings) -> Tokens:
+    """The tokens of these credentials, shared by the connections of this process."""
+    return shared_tokens(settings, lambda: GoogleCredentials(settings).fetch)
+
+
+class GoogleCredentials:
+    """Credentials of the library google-auth. Not thread-safe."""
+
+    def __init__(self, settings: GoogleSettings) -> None:
+        self._settings = settings
+        self._credentials: Any = None
+
+    def fetch(self, timeout_s: float) -> Token:
+        """A new token. Raises AuthenticationError if Google refuses the credentials,
+        UnreachableError (retriable) if the token's issuer does not answer in `timeout_s`,
+        PrerequisiteError if google-auth is not installed on this machine."""
+        try:
+            import google.auth.exceptions as errors  # needed by few
+            from google.auth.transport.requests import Request
+        except ImportError:
+            raise PrerequisiteError(
+                "get a token from",
+                "Google",
+                "the package google-auth is not installed",
+                remedy="pip install 'causeway[gcp]' on each machine that connects",
+            ) from None
+        try:
+            if self._credentials is None:
+                self._credentials = _load(self._settings.credentials.reveal())
+            self._credentials.refresh(partial(Request(), timeout=max(0.1, timeout_s)))
+        except errors.GoogleAuthError as error:
+            # The texts of Google's library quote answers, and an answer may quote a request.
+            if error.retryable or isinstance(error, errors.TransportError):
+                raise UnreachableError(
+                    "get a token from", "Google", "no answer, or a passing fault", retriable=True
+                ) from None
+            raise _refused("Google refuses the credentials") from None
+        except (ValueError, KeyError, OSError):
+            raise _refused("the credentials cannot be used") from None
+        return self._wrapped()
+
+    def _wrapped(self) -> Token:
+        account = _account(self._credentials)
+        if account is None:
+            raise _refused("the credentials do not name an account")
+        expires_at = self._credentials.expiry.replace(tzinfo=UTC).timestamp()
+        now = time.time()
+        claims = {
+            "exp": int(expires_at),
+            "iat": int(now),
+            "iss": "Google",
+            "scope": "kafka",
+            "sub": account,
+        }
+        header = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
+        parts = (json.dumps(header), json.dumps(claims), self._credentials.token)
+        value = ".".join(encoded(part.encode()) for part in parts)
+        return Token(value=value, lifetime_s=max(0.0, expires_at - now))
+
+
+def _load(text: str) -> Any:
+    """The loaders of the kinds, and not the one for all: that one would also ask Google for the
+    project of a workload identity."""
+    if not text:
+        from google.auth.compute_engine import Credentials
+
+        return Credentials()
+    info = json.loads(text)
+    match info["type"]:
+        case "service_account":
+            from google.oauth2.service_account import Credentials as OfService
+
+            return OfService.from_service_account_info(info, scopes=[_SCOPE])
+        case "impersonated_service_account":
+            from google.auth.impersonated_credentials import Credentials as Impersonated
+
+            return Impersonated.from_impersonated_service_account_info(info, scopes=[_SCOPE])
+        case "authorized_user":
+            from google.oauth2.credentials import Credentials as OfPerson
+
+            return OfPerson.from_authorized_user_info(info)
+        case "external_account":
+            return _identity(info)
+    raise ValueError(info["type"])
+
+
+def _identity(info: dict[str, Any]) -> Any:
+    """A workload identity: a token of AWS, of a program, or of a file or URL."""
+    from google.auth import aws, identity_pool, pluggable
+
+    source = info.get("credential_source", {})
+    kind: Any = identity_pool
+    if info.get("subject_token_type") == "urn:ietf:params:aws:token-type:aws4_request":
+        kind = aws
+    elif "executable" in source:
+        kind = pluggable
+    return kind.Credentials.from_info(info, scopes=[_SCOPE])
+
+
+def _account(credentials: Any) -> str | None:
+    """Of a service account, else of the person whose credentials they are."""
+    account = getattr(credentials, "service_account_email", None) or getattr(
+        credentials, "account", None
+    )
+    if not account and (person := getattr(credentials, "id_token", None)):
+        account = claims_of(person).get("email")
+    return account if isinstance(account, str) and account else None
+
+
+def _refused(cause: str) -> AuthenticationError:
+    return AuthenticationError(
+        "get a token from",
+        "Google",
+        cause,
+        remedy="check GOOGLE_APPLICATION_CREDENTIALS; a workload identity needs a service account"
+        " to impersonate",
+    )

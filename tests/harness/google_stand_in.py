@@ -1,0 +1,125 @@
+"""Google on loopback: the metadata server of a machine, and the token endpoint for keys of service
+accounts, users and workload identities.
+
+    GET  /computeMetadata/v1/instance/service-accounts/default/[?recursive=true | token]
+    POST /token, /sts, /impersonate
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+ACCOUNT = "mirror@project.iam.gserviceaccount.com"
+
+
+class GoogleStandIn:
+    """Gives `ya29.token-1`, `ya29.token-2` and so on, each for `lifetime_s` seconds. `status`: what
+    it answers instead of 200. `asked`: the paths, and the fields of requests with fields."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.status = 200
+        self.lifetime_s = 3600
+        self.issued = 0
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def key_of_service_account(self) -> str:
+        """The JSON text of a key file."""
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        return json.dumps(
+            {
+                "type": "service_account",
+                "client_email": ACCOUNT,
+                "private_key": pem,
+                "private_key_id": "1",
+                "token_uri": f"{self.url}/token",
+            }
+        )
+
+    def workload_identity(self, subject_file: str, *, impersonates: bool = True) -> str:
+        """The JSON text of a file of a workload identity: a token of another issuer lies in
+        `subject_file`."""
+        found: dict[str, Any] = {
+            "type": "external_account",
+            "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p",
+            "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+            "token_url": f"{self.url}/sts",
+            "credential_source": {"file": subject_file},
+        }
+        if impersonates:
+            found["service_account_impersonation_url"] = (
+                f"{self.url}/impersonate/serviceAccounts/{ACCOUNT}:generateAccessToken"
+            )
+        return json.dumps(found)
+
+    def answer(self, path: str, form: dict[str, str]) -> Mapping[str, object] | str:
+        self.asked.append((path, form))
+        if path.startswith("/computeMetadata"):
+            if "token" not in path:
+                return {"email": ACCOUNT, "scopes": [], "aliases": ["default"]}
+            return self._token()
+        if path.startswith("/impersonate"):
+            until = datetime.fromtimestamp(time.time() + self.lifetime_s, UTC)
+            found = self._token()
+            return {
+                "accessToken": found["access_token"],
+                "expireTime": until.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            }
+        return {**self._token(), "issued_token_type": "access_token", "token_type": "Bearer"}
+
+    def _token(self) -> dict[str, object]:
+        self.issued += 1
+        return {"access_token": f"ya29.token-{self.issued}", "expires_in": self.lifetime_s}
+
+
+@contextmanager
+def google_stand_in() -> Iterator[GoogleStandIn]:
+    stand_in = GoogleStandIn()
+
+    class GoogleHandler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._reply({})
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            self._reply({name: values[0] for name, values in parse_qs(body).items()})
+
+        def _reply(self, form: dict[str, str]) -> None:
+            found = stand_in.answer(self.path, form)
+            body = json.dumps(found if stand_in.status == 200 else {"error": "s3cret"}).encode()
+            self.send_response(stand_in.status)
+            self.send_header("Metadata-Flavor", "Google")
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on standard error."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), GoogleHandler)
+    stand_in.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield stand_in
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
