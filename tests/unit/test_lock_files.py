@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 GROUPS = PROJECT["dependency-groups"]
 # What the files of a run can ask for: not `producer`, which is for applications beside it.
-OF_RUNS = ("avro", "aws", "jks", "protobuf", "tokenise")
+OF_RUNS = ("avro", "aws", "gcp", "jks", "protobuf", "tokenise")
 EXTRAS = [each for name in OF_RUNS for each in PROJECT["project"]["optional-dependencies"][name]]
 
 ELSEWHERE = {"colorama", "async-timeout", "twofish"}  # on Windows, older Pythons, and never

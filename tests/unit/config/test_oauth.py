@@ -124,7 +124,8 @@ def test_lanes_get_the_content_of_files_and_not_their_names(tmp_path: Path) -> N
         ({HANDLER: "com.example.Own"}, "com.example.Own is not supported: Causeway runs no Java"),
         (
             {HANDLER: "com.example.Own"},
-            "GcpLoginCallbackHandler, JaasClientOauthLoginCallbackHandler,"
+            "GcpLoginCallbackHandler, IAMOAuthBearerLoginCallbackHandler,"
+            " JaasClientOauthLoginCallbackHandler,"
             " OAuthBearerLoginCallbackHandler",
         ),
         (
