@@ -9,6 +9,7 @@ from causeway.control import MirroredTopic, Transforms
 from causeway.daemon import Sides
 from causeway.daemon.lanes import Fleet, ReportedPartition
 from causeway.daemon.link import LinkDriver
+from causeway.daemon.link_parts import LinkWork
 from causeway.daemon.partitions import Row, RunOptions
 from causeway.daemon.staging import Staging
 from causeway.link_topics import (
@@ -95,10 +96,12 @@ def new_link(run: RunSettings) -> LinkDriver:
     none = cast(Any, None)
     fleet = Fleet(run, {}, local=True)
     return LinkDriver(
-        LINK,
-        RunOptions(settings=run, bounded=True),
+        LinkWork(
+            link=LINK,
+            run=RunOptions(settings=run, bounded=True),
+            transforms=Transforms(LINK, {}),
+        ),
         Sides(source=none, target=none, source_admin=none, target_admin=none),
         fleet,
-        Transforms(LINK, {}),
         Staging((), fleet),
     )

@@ -66,8 +66,10 @@ def into(settings: Settings, clusters: Sequence[str] | None) -> Settings:
             f"no flow has target {' or '.join(unknown)}" if unknown else "it names no cluster",
             remedy=f"targets are {', '.join(sorted(known))}",
         )
+    again = settings.rereading
     return replace(
         settings,
+        rereading=None if again is None else again.then(lambda found: into(found, clusters)),
         links=tuple(each for each in settings.links if each.target.alias in wanted),
         heartbeat_links=tuple(
             each for each in settings.heartbeat_links if each.target.alias in wanted

@@ -88,5 +88,6 @@ def run_settings(
             start_from=start_from,
             adopt=adopt,
             on_status=on_status,
+            on_settings=server.change,
             stop=stop,
         )

@@ -145,6 +145,19 @@ class Rereading:
         """Whether a file has changed since it was read."""
         return any(stamp_of(path) != stamp for path, stamp in self.files.items())
 
+    def then(self, change: Callable[[Any], Any]) -> Rereading:
+        """The same, with `change` applied to the Settings of each reading."""
+        return Rereading(files=self.files, read=lambda: change(self.read()))
+
+    def attempt(self) -> tuple[Any, Mapping[Path, Stamp]]:
+        """The Settings that `read` returns, or its ConfigError; and the files that this attempt has
+        asked for, each with its stamp from right before."""
+        with _noting() as files:
+            try:
+                return self.read(), files
+            except ConfigError as error:
+                return error, {**self.files, **files}
+
 
 def note(path: Path) -> None:
     """Record the stamp of `path`. Call this right before reading it."""
@@ -175,11 +188,14 @@ def rereadable(read: Callable[[], T]) -> T:
 @contextmanager
 def _noting() -> Iterator[dict[Path, Stamp]]:
     files: dict[Path, Stamp] = {}
+    outer = _noted.get()
     token = _noted.set(files)
     try:
         yield files
     finally:
         _noted.reset(token)
+        if outer is not None:
+            outer.update((path, stamp) for path, stamp in files.items() if path not in outer)
 
 
 def stamp_of(path: Path) -> Stamp:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from causeway.config.key_table import LIVE, Applies, KeyTable
 from causeway.config.key_table import key as _key
@@ -18,6 +19,7 @@ from causeway.config.values import (
     TEXT,
     TOKEN,
     Secret,
+    choice,
     whole,
 )
 
@@ -196,6 +198,14 @@ class RunSettings(KeyTable):
         " service: `causeway.mirrors.svc`. This machine's name and addresses are always allowed;"
         " requests with other host names are refused.",
         applies=_SERVER,
+    )
+    reload: Literal["on-change", "on-request"] = _key(
+        "causeway.reload",
+        choice("on-change", "on-request"),
+        "on-request",
+        "When a running driver puts its changed file in force: as soon as it notices the change, or"
+        " when SIGHUP or `causeway reload` asks for it ([changes without a"
+        " restart](../how-to/operations.md#change-the-file)).",
     )
     http: HttpSettings = HttpSettings(port=None)
     webhook: WebhookSettings | None = None  # its `url` is set

@@ -60,4 +60,5 @@ from causeway.control.transforms import (
     only_treated,
     treatment_steps,
     with_treatments,
+    without_place,
 )

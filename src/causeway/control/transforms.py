@@ -7,7 +7,7 @@ import hashlib
 import json
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -38,6 +38,15 @@ class Transform:
     @property
     def name(self) -> str:
         return self.settings.name
+
+    def serves(self, settings: TransformSettings, routes: Routes) -> bool:
+        """Whether the stages of this transform serve `settings` and `routes` as well, if the
+        identity is the same. Which topics go through it is no affair of a stage."""
+        before, now = (
+            replace(without_place(each), topics=()) for each in (self.settings, settings)
+        )
+        known = None if self.routes is None else self.routes.portable()
+        return before == now and known == routes.portable()
 
     def shortcut(self) -> Shortcut | None:
         """Of rules, which are known to be sound before Spark has seen them; None for all else, and
@@ -71,7 +80,17 @@ class Transforms:
     """Those of one link; `spark`: the settings of the Spark that they run on. Raises ConfigError
     for one whose identity can't be told, such as a function that can't be imported."""
 
-    def __init__(self, link: LinkSettings, spark: Spark, identify: Identify | None = None) -> None:
+    def __init__(
+        self,
+        link: LinkSettings,
+        spark: Spark,
+        identify: Identify | None = None,
+        before: Transforms | None = None,
+        generation: int = 0,
+    ) -> None:
+        """`before`: those of the settings before a reload. Those that stay the same keep their
+        stages; the others have keys of this `generation`, so that no lane takes a stage with
+        earlier secrets or registries for theirs."""
         self._link = link
         self.all: tuple[Transform, ...] = ()
         if link.transforms:
@@ -79,11 +98,17 @@ class Transforms:
                 # Imported here: links without transforms need neither it nor its imports.
                 found = import_module("causeway.transform").identity_of
                 identify = partial(found, java=java_version())
+            found_before = {} if before is None else {each.name: each for each in before.all}
+            suffix = f".{generation}" if generation else ""
             self.all = tuple(
                 Transform(
                     settings=each,
                     identity=(identity := identify(each, spark)),
-                    key=f"{link.name}/{each.name}@{identity[:16]}",
+                    key=known.key
+                    if (known := found_before.get(each.name)) is not None
+                    and known.identity == identity
+                    and known.serves(each, Routes.of(link))
+                    else f"{link.name}/{each.name}@{identity[:16]}{suffix}",
                     routes=Routes.of(link),
                 )
                 for each in link.transforms
@@ -109,6 +134,14 @@ class Transforms:
         """Whether several records may come of one. Rules keep each record, and only it."""
         transform = self.of(topic)
         return transform is not None and transform.settings.rules is None
+
+
+def without_place(settings: TransformSettings) -> TransformSettings:
+    """`settings` wherever they are in their file."""
+    registry = settings.registry
+    return replace(
+        settings, place="", registry=None if registry is None else replace(registry, place="")
+    )
 
 
 def with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings]) -> str:

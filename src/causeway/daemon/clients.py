@@ -12,22 +12,17 @@ causeway.cluster.id  in the file names the cluster, also if it is another one th
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Self
 
 from causeway.cluster import Cluster, Connect, moved_remedy, one_cluster
-from causeway.config import ClientSettings, LinkSettings, Settings
-from causeway.config.reading import clients_of, expiries
-from causeway.errors import CausewayError, ConfigError
+from causeway.config import ClientSettings, HeartbeatSettings, LinkSettings, Settings
+from causeway.config.reading import clients_of
+from causeway.errors import ConfigError
 from causeway.link_topics import ClusterIds
 from causeway.logins import ssl_context
 
-_log = logging.getLogger("causeway.run")
-_LOOK_S: Final = 10.0
-_WARN_S: Final = 24 * 3600.0  # between two warnings of the same certificate
 _link_log = logging.getLogger("causeway.link")
 
 
@@ -102,56 +97,142 @@ def _side(clients: tuple[Cluster, Cluster], link: LinkSettings, known: str | Non
     return wanted
 
 
-class Clients:
-    def __init__(self) -> None:
-        self._open: list[tuple[str, ClientSettings, Cluster]] = []  # the settings as first opened
+Role = tuple[str, str]  # of a client: its link or pair, and what it does there
 
-    def open(self, settings: ClientSettings) -> Cluster:
-        """The client for `settings`; a new one if no equal settings were opened before."""
-        for _, known, cluster in self._open:
-            if known == settings:
-                return cluster
-        cluster = Cluster(settings)
-        self._open.append((f"{settings.alias}/{len(self._open)}", settings, cluster))
-        return cluster
+
+class Clients:
+    """One client for all roles with equal settings. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Cluster] = {}  # by key
+        self._roles: dict[Role, str] = {}
+        self._count = 0
+
+    def open(self, role: Role, settings: ClientSettings) -> str:
+        """The key of the client for `settings`; a new one if no client has equal settings now. From
+        now on the client has this role."""
+        known = (key for key, cluster in self._open.items() if cluster.settings == settings)
+        if (key := next(known, "")) == "":
+            key = f"{settings.alias}/{self._count}"
+            self._count += 1
+            self._open[key] = Cluster(settings)
+        self._roles[role] = key
+        return key
 
     def sides(self, link: LinkSettings) -> Sides:
         """The clients of one link."""
+        keys = {role: self._key(each, known) for each, role, known in _roles_of(link)}
         return Sides(
-            source=self.open(link.source),
-            target=self.open(link.target),
-            source_admin=self.open(link.source_admin),
-            target_admin=self.open(link.target_admin),
-            source_key=next(key for key, known, _ in self._open if known == link.source),
-            target_key=next(key for key, known, _ in self._open if known == link.target),
+            source=self._open[keys["source"]],
+            target=self._open[keys["target"]],
+            source_admin=self._open[keys["source admin"]],
+            target_admin=self._open[keys["target admin"]],
+            source_key=keys["source"],
+            target_key=keys["target"],
         )
+
+    def beating(self, pair: HeartbeatSettings) -> Cluster:
+        """The client that sends the heartbeats of `pair`."""
+        return self._open[self._key((pair.name, "heartbeats"), pair.target)]
+
+    def _key(self, role: Role, settings: ClientSettings) -> str:
+        return self._roles.get(role) or self.open(role, settings)
 
     @property
     def by_key(self) -> Mapping[str, ClientSettings]:
-        return {key: cluster.settings for key, _, cluster in self._open}
+        return {key: cluster.settings for key, cluster in self._open.items()}
 
-    def renew(self, first: Settings, now: Settings) -> dict[str, ClientSettings]:
+    def renew(self, now: Settings) -> dict[str, ClientSettings]:
         """Replace certificates, keys and passwords by those of `now`, for new connections. Other
-        values of `now` have no effect. `first`: the settings that the clients were opened with.
-        Returns the changed settings by key. Raises ConfigError, and changes no client, if a
-        certificate or key cannot be used."""
-        found = clients_of(now)
-        changed: dict[str, tuple[Cluster, ClientSettings]] = {}
-        for role, opened in clients_of(first).items():
-            new = found.get(role)
-            key, cluster = next((key, c) for key, known, c in self._open if known == opened)
-            if new is None or new == cluster.settings or not _same_way(cluster.settings, new):
-                continue
+        values of `now` have no effect. Returns the changed settings by key. Raises ConfigError, and
+        changes no client, if a certificate or key cannot be used."""
+        changed = self.renewable(now)
+        for new in changed.values():
             if new.tls is not None:
                 ssl_context(new.tls)  # a certificate may be here before its key is
-            changed[key] = cluster, new
-        for cluster, new in changed.values():
-            cluster.renew(new)
-        return {key: new for key, (_, new) in changed.items()}
+        for key, new in changed.items():
+            self._open[key].renew(new)
+        return changed
+
+    def renewable(self, now: Settings) -> dict[str, ClientSettings]:
+        """The new settings, by key, of the clients that `now` gives other certificates, keys or
+        passwords, and nothing else, the same ones for all of their roles."""
+        wanted: dict[str, list[ClientSettings]] = {}
+        for role, settings in clients_of(now).items():
+            if role in self._roles:
+                wanted.setdefault(self._roles[role], []).append(settings)
+        return {
+            key: news[0]
+            for key, news in wanted.items()
+            if news[0] != (before := self._open[key].settings)
+            and _same_way(before, news[0])
+            and all(each == news[0] for each in news)
+        }
+
+    def move(self, now: Settings) -> dict[str, ClientSettings]:
+        """Gives each role of `now` the client with its settings, and forgets other roles. Returns
+        the settings of new clients by key. Call `renew` first."""
+        before = set(self._open)
+        found = clients_of(now)
+        for role in self._roles.keys() - found.keys():
+            del self._roles[role]
+        for role, settings in found.items():
+            if role not in self._roles or self._open[self._roles[role]].settings != settings:
+                self.open(role, settings)
+        return {key: c.settings for key, c in self._open.items() if key not in before}
+
+    def in_force(self, settings: Settings) -> Settings:
+        """`settings` with what their clients use now, such as renewed passwords."""
+
+        def client(name: str, role: str, known: ClientSettings) -> ClientSettings:
+            key = self._roles.get((name, role))
+            return known if key is None else self._open[key].settings
+
+        return replace(
+            settings,
+            links=tuple(
+                replace(
+                    link,
+                    source=client(link.name, "source", link.source),
+                    target=client(link.name, "target", link.target),
+                    source_admin=client(link.name, "source admin", link.source_admin),
+                    target_admin=client(link.name, "target admin", link.target_admin),
+                )
+                for link in settings.links
+            ),
+            heartbeat_links=tuple(
+                replace(each, target=client(each.name, "heartbeats", each.target))
+                for each in settings.heartbeat_links
+            ),
+        )
+
+    def unmet(self, now: Settings) -> list[ClientSettings]:
+        """The settings of `now` that no client has, each once."""
+        known = list(self.by_key.values())
+        found: list[ClientSettings] = []
+        for settings in clients_of(now).values():
+            if settings not in known and settings not in found:
+                found.append(settings)
+        return found
+
+    def close_unused(self) -> None:
+        """Closes the clients without a role. No link may use them any more."""
+        for key in self._open.keys() - set(self._roles.values()):
+            self._open.pop(key).close()
 
     def close(self) -> None:
-        for _, _, cluster in self._open:
+        for cluster in self._open.values():
             cluster.close()
+
+
+def _roles_of(link: LinkSettings) -> Iterator[tuple[Role, str, ClientSettings]]:
+    for role, settings in (
+        ("source", link.source),
+        ("target", link.target),
+        ("source admin", link.source_admin),
+        ("target admin", link.target_admin),
+    ):
+        yield (link.name, role), role, settings
 
 
 def _same_way(before: ClientSettings, now: ClientSettings) -> bool:
@@ -161,70 +242,3 @@ def _same_way(before: ClientSettings, now: ClientSettings) -> bool:
     if before.sasl and now.sasl and before.sasl.mechanism != now.sasl.mechanism:
         return False
     return replace(now, tls=before.tls, sasl=before.sasl) == before
-
-
-class Renewal:
-    """Checks the files that the settings come from, and reads the settings again after a change. It
-    does not wait for a refusal: certificates that are renewed in time are used in time."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        clients: Clients,
-        on_renewed: Callable[[Mapping[str, ClientSettings]], None],
-    ) -> None:
-        """`on_renewed` gets the settings of the clients that changed, by key."""
-        self._first = settings
-        self._rereading = settings.rereading
-        self._clients = clients
-        self._on_renewed = on_renewed
-        self._trouble = ""
-        self.expiries = expiries(clients.by_key.values())
-        self._warn_at = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="renewal", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self.look()
-                self._warn()
-            except Exception as error:  # the thread must survive
-                _log.error("internal error", exc_info=error)
-            if self._stop.wait(_LOOK_S):
-                return
-
-    def look(self) -> None:
-        """Check the files once. Log settings that cannot be used; the next call tries again."""
-        if self._rereading is None or not self._rereading.stale:
-            return
-        try:
-            found = self._rereading.read()
-            changed = self._clients.renew(self._first, found)
-        except CausewayError as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                _log.warning("credentials not renewed", extra={"reason": self._trouble})
-            return
-        self._trouble = ""
-        self._rereading = found.rereading
-        if changed:
-            aliases = dict.fromkeys(settings.alias for settings in changed.values())
-            _log.info("credentials renewed", extra={"clusters": ", ".join(aliases)})
-            self._on_renewed(changed)
-            self.expiries = expiries(self._clients.by_key.values())
-            self._warn_at = 0.0
-
-    def _warn(self) -> None:
-        if time.monotonic() < self._warn_at:
-            return
-        self._warn_at = time.monotonic() + _WARN_S
-        for each in self.expiries:
-            if (text := each.warning()) is not None:
-                _log.warning("certificate expires", extra={"reason": text})

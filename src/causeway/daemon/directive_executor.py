@@ -111,10 +111,20 @@ class DirectiveExecutor:
         self._runs: dict[DirectiveKind, str] = {}  # commands that renew their directive
         self._cluster: str | None = None  # the source's id, once it was asked for
         self._not_chosen: str | None = None
-        threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True)
+        self._thread.start()
 
     def end(self) -> None:
         self._over.set()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def record(self) -> DirectivesRecord:
+        """The directives that it has applied."""
+        return self._record
 
     def carry_out(self) -> bool:
         """Resumes partitions, and lets go of those to restart. Returns whether a look has to

@@ -12,28 +12,33 @@ from __future__ import annotations
 import _thread
 import logging
 import os
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 
 from causeway.config import Settings
-from causeway.control import Sharer, Transforms
-from causeway.daemon.clients import Clients, Renewal
+from causeway.config.reading import clients_of
+from causeway.control import Transforms
+from causeway.daemon.clients import Clients
 from causeway.daemon.events import posting
 from causeway.daemon.lanes import Fleet
-from causeway.daemon.link import LinkDriver
+from causeway.daemon.links import Links
 from causeway.daemon.partitions import RunOptions, Wish, treatments_of
+from causeway.daemon.reload_checks import Change, ReloadChecks, StageRoom
+from causeway.daemon.reloading import Reloader
 from causeway.daemon.spark import Engine, Spark, not_importable, wanted_lanes
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import FirstLane, await_clusters
-from causeway.daemon.tasks import Tasks, heartbeat_task
 from causeway.errors import ConfigError, PartitionsFailedError
 from causeway.model import State
 from causeway.relay import ControlServer, new_secret
-from causeway.status import Look, Snapshot
+from causeway.status import Look, ReloadStatus, Snapshot
 
 _log = logging.getLogger("causeway.run")
 _TICK_S = 0.05
@@ -43,6 +48,7 @@ _DRAIN_S = 20.0
 _FOR_GOOD_S = 60.0  # a bounded run does not wait for a partition that failed so long ago
 _FIRST_LANES = 2  # launched before the number of partitions is known
 OnStatus = Callable[[Look], None]
+OnSettings = Callable[[Settings], None]
 
 
 def run(
@@ -53,6 +59,7 @@ def run(
     start_from: int | None = None,
     adopt: bool = False,
     on_status: OnStatus | None = None,
+    on_settings: OnSettings | None = None,
     stop: threading.Event | None = None,
 ) -> int:
     """Mirrors all links until SIGTERM, SIGINT or `stop`, then drains and returns 0.
@@ -61,24 +68,33 @@ def run(
     the start. With `finish_in_flight` it ends by itself once it has found the records that a killed
     process left in flight, and each target partition has those that another target partition had.
     `start_from` (ms since 1970) and `adopt` say how a partition continues that has no progress or
-    was stopped. `on_status` is called twice a second. Raises a CausewayError if the run is not
-    possible, PartitionsFailedError if a bounded run could not copy everything.
+    was stopped. `on_status` is called twice a second, `on_settings` with the settings of a changed
+    file that was put in force. Raises a CausewayError if the run is not possible,
+    PartitionsFailedError if a bounded run could not copy everything.
     """
     if not settings.links:
         raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
-    driver = Driver(
-        settings,
-        RunOptions(
-            settings=settings.run,
-            wish=Wish(start_from=start_from, adopt=adopt),
-            bounded=until_caught_up or finish_in_flight,
-            finish=finish_in_flight,
-        ),
-        on_status,
-        stop or threading.Event(),
-    )
-    with _signals(driver.stop), posting(settings.run.webhook):
-        return driver.run()
+    with posting(settings.run.webhook) as poster:
+
+        def in_force(found: Settings) -> None:
+            poster.change(found.run.webhook)
+            if on_settings is not None:
+                on_settings(found)
+
+        driver = Driver(
+            settings,
+            RunOptions(
+                settings=settings.run,
+                wish=Wish(start_from=start_from, adopt=adopt),
+                bounded=until_caught_up or finish_in_flight,
+                finish=finish_in_flight,
+            ),
+            on_status,
+            in_force,
+            stop or threading.Event(),
+        )
+        with _signals(driver.stop, driver.reload):
+            return driver.run()
 
 
 class Driver:
@@ -87,11 +103,12 @@ class Driver:
         settings: Settings,
         options: RunOptions,
         on_status: OnStatus | None,
+        on_settings: OnSettings,
         stop: threading.Event,
     ) -> None:
-        self._settings = settings
+        self._options = options
         self._bounded = options.bounded
-        self._on_status = on_status
+        self._on_status, self._on_settings = on_status, on_settings
         self.stop = stop
         self._started_at = time.time()
         self._status_at = 0.0
@@ -101,15 +118,11 @@ class Driver:
         staged = [transform for each in transforms.values() for transform in each.all]
         least = max((transform.settings.lanes for transform in staged), default=1)
         most = wanted_lanes(settings.spark, settings.run.lanes, least)
-        self._engine = Engine(
-            settings.spark,
-            most,
-            secret,
-            self._on_lane_ended,
-            sum(min(each.settings.lanes, most or each.settings.lanes) for each in staged),
-        )
+        room = StageRoom.of(settings, most)
+        self._engine = Engine(settings.spark, most, secret, self._on_lane_ended, room.stages)
         self._clusters = Clients()
-        self._sides = {link.name: self._clusters.sides(link) for link in settings.links}
+        for role, client in clients_of(settings).items():
+            self._clusters.open(role, client)
         self._fleet = Fleet(
             settings.run,
             self._clusters.by_key,
@@ -122,42 +135,27 @@ class Driver:
         self._lanes_of: Spark | None = None  # which Spark the lanes were launched on
         self._launched = self._ready = 0
         self._first = FirstLane()
-        heartbeats = [
-            (each.name, heartbeat_task(each, self._clusters.open(each.target)))
-            for each in settings.heartbeat_links
-        ]
-        self._links = [
-            LinkDriver(
-                link,
-                options,
-                self._sides[link.name],
-                self._fleet,
-                transforms[link.name],
-                self._staging,
-                also=[task for name, task in heartbeats if name == link.name],
-                sharers=[
-                    Sharer(self._sides[each.name].target_admin, each)
-                    for each in settings.links
-                    if each.source.alias == link.source.alias and each.name != link.name
-                ],
-            )
-            for link in settings.links
-        ]
-        self._renewal = Renewal(settings, self._clusters, self._fleet.renew)
-        # Heartbeats of pairs without a flow.
-        mirrored = {link.name for link in settings.links}
-        self._heartbeats = [Tasks(name, [t]) for name, t in heartbeats if name not in mirrored]
+        self._links = Links(
+            settings, options, self._clusters, self._fleet, self._staging, transforms
+        )
+        self._changes: queue.SimpleQueue[Change] = queue.SimpleQueue()
+        checks = ReloadChecks(self._clusters, self._staging, self._engine, self._links)
+        self._reloader = Reloader(
+            settings,
+            self._clusters,
+            compare=room.compare,
+            check=checks.check,
+            apply=self._apply_soon,
+            on_renewed=self._fleet.renew,
+        )
 
     def run(self) -> int:
         self._engine.start()
-        self._renewal.start()
+        self._reloader.start()
         try:
-            if not await_clusters(self._sides.values(), self.stop, every=self._bounded):
+            if not await_clusters(self._links.sides.values(), self.stop, every=self._bounded):
                 return 0
-            for link in self._links:
-                link.start()
-            for heartbeats in self._heartbeats:
-                heartbeats.start()
+            self._links.start()
             pause = _TICK_S
             while not self.stop.wait(pause) and not self._step():
                 calm = 0 < self._launched == self._fleet.connected
@@ -172,6 +170,7 @@ class Driver:
     def _step(self) -> bool:
         """Does one turn of the loop. Returns True once a bounded run has nothing more to do."""
         self._raise_failures()
+        self._apply_changes()
         if (spark := self._engine.spark) is not None:
             if self._server is None:
                 self._server = ControlServer(
@@ -190,15 +189,40 @@ class Driver:
             seconds = round(time.time() - self._started_at, 1)
             _log.info("lanes ready", extra={"lanes": self._ready, "after_s": seconds})
         self._publish()
-        return self._bounded and all(link.is_settled(_FOR_GOOD_S) for link in self._links)
+        return self._bounded and all(link.is_settled(_FOR_GOOD_S) for link in self._links.all)
+
+    def reload(self, by: str) -> Future[ReloadStatus]:
+        """Has the file of the settings read again. Any thread may call it."""
+        return self._reloader.ask(by)
+
+    def _apply_soon(self, change: Change) -> None:
+        """Has the main thread put `change` in force, and waits until it has."""
+        self._changes.put(change)
+        while not self.stop.is_set():
+            if change.applied.wait(_CALM_S):
+                return
+
+    def _apply_changes(self) -> None:
+        while not self._changes.empty():
+            change = self._changes.get()
+            settings = change.settings
+            options = replace(self._options, settings=settings.run)
+            self._staging.adopt(
+                [each for known in change.transforms.values() for each in known.all],
+                change.prepared,
+            )
+            self._links.apply(settings, options, change.transforms)
+            self._on_settings(settings)
+            change.applied.set()
+        self._links.tick()
 
     def _raise_failures(self) -> None:
         self._engine.tick()
         if self._server is not None and self._server.failure is not None:
             raise self._server.failure
-        failures = [link.failure for link in self._links]
+        failures = [link.failure for link in self._links.all]
         # While another link works, the failure of a link is only shown in the status.
-        if all(failures) and failures[0] is not None:
+        if failures and all(failures) and failures[0] is not None and self._links.settled:
             raise failures[0]
         trouble = self._fleet.trouble
         if trouble and not self._fleet.lanes() and (error := not_importable(trouble)):
@@ -228,17 +252,18 @@ class Driver:
             taken_at=time.time(),
             bounded=self._bounded,
             draining=self._draining,
-            links=tuple(link.status() for link in self._links),
+            links=tuple(link.status() for link in self._links.running),
             lanes=self._fleet.lanes(),
             lanes_wanted=self._launched,
             lane_trouble=self._fleet.trouble,
-            other_tasks={tasks.link: tasks.status() for tasks in self._heartbeats},
+            other_tasks={name: tasks.status() for name, tasks in self._links.beats.items()},
             refused={
                 name: why
-                for name, sides in self._sides.items()
+                for name, sides in self._links.sides.items()
                 if (why := sides.refused_for_minutes) is not None
             },
-            expiries=self._renewal.expiries,
+            expiries=self._reloader.expiries,
+            reload=self._reloader.status,
         )
 
     def _publish(self, *, force: bool = False) -> None:
@@ -254,22 +279,21 @@ class Driver:
         if self._server is not None and not self._fleet.drain(_DRAIN_S):
             _log.warning("a lane did not drain in time", extra={"seconds": _DRAIN_S})
         self._staging.stop()
-        for link in self._links:
-            link.stop()
-        for link in self._links:
+        self._links.stop()
+        for link in self._links.all:
             link.join(_DRAIN_S)
 
     def _judge(self) -> None:
         """Raises PartitionsFailedError if a bounded run did not copy everything."""
         if not self._bounded or self.stop.is_set():
             return
-        left = [str(link.failure) for link in self._links if link.failure is not None]
+        left = [str(link.failure) for link in self._links.all if link.failure is not None]
         left += [
             f"{link.settings.name}: the lead was lost at the end, see the log"
-            for link in self._links
+            for link in self._links.all
             if not link.is_settled(_FOR_GOOD_S)
         ]
-        for link in (link.status() for link in self._links):
+        for link in (link.status() for link in self._links.all):
             left += [
                 f"{link.name} {p.topic}-{p.partition} {p.state}: {p.reason}"
                 for p in link.partitions
@@ -283,11 +307,8 @@ class Driver:
             )
 
     def _end(self) -> None:
-        for heartbeats in self._heartbeats:
-            heartbeats.stop()
-        self._renewal.stop()
-        for link in self._links:
-            link.stop()
+        self._reloader.stop()
+        self._links.stop()
         if self._server is not None:
             self._server.close()
         self._engine.stop()
@@ -295,11 +316,15 @@ class Driver:
 
 
 @contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """The first SIGTERM or SIGINT sets `stop`, a second one ends the process at once."""
+def _signals(
+    stop: threading.Event, reload: Callable[[str], object] = lambda _: None
+) -> Iterator[None]:
+    """The first SIGTERM or SIGINT sets `stop`, a second one ends the process at once. SIGHUP calls
+    `reload`; if it says that the terminal is gone, it sets `stop`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    on_terminal = _terminal_is_there()
 
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
@@ -307,9 +332,26 @@ def _signals(stop: threading.Event) -> Iterator[None]:
         # The signal may interrupt this thread while it holds the event's lock.
         _thread.start_new_thread(stop.set, ())
 
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        if on_terminal and not _terminal_is_there():
+            handle(number, frame)
+        else:
+            _thread.start_new_thread(reload, ("SIGHUP",))
+
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as with nohup
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hang_up)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _terminal_is_there() -> bool:
+    """Whether this process has a controlling terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

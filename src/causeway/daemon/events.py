@@ -146,19 +146,42 @@ class EventLog(_Waiting):
                 self._unwritten.extend(self._kept)
 
 
+class Poster:
+    """Posts events to the webhook of the settings in force."""
+
+    def __init__(self) -> None:
+        self._settings: WebhookSettings | None = None
+        self._webhook: Webhook | None = None
+
+    def change(self, settings: WebhookSettings | None) -> None:
+        """Posts as `settings` say from now on. The events that an earlier webhook still has are
+        tried for some seconds."""
+        if settings == self._settings:
+            return
+        logger = logging.getLogger("causeway")
+        before = self._webhook
+        self._settings, self._webhook = settings, None if settings is None else Webhook(settings)
+        if self._webhook is not None:
+            logger.addHandler(self._webhook)
+        if before is not None:
+            logger.removeHandler(before)
+            threading.Thread(target=before.stop, name="webhook's end", daemon=True).start()
+
+    def stop(self) -> None:
+        if self._webhook is not None:
+            logging.getLogger("causeway").removeHandler(self._webhook)
+            self._webhook.stop()
+
+
 @contextmanager
-def posting(settings: WebhookSettings | None) -> Iterator[None]:
+def posting(settings: WebhookSettings | None) -> Iterator[Poster]:
     """Posts events while the block lasts; does nothing without a webhook."""
-    if settings is None:
-        yield
-        return
-    webhook, logger = Webhook(settings), logging.getLogger("causeway")
-    logger.addHandler(webhook)
+    poster = Poster()
+    poster.change(settings)
     try:
-        yield
+        yield poster
     finally:
-        logger.removeHandler(webhook)
-        webhook.stop()
+        poster.stop()
 
 
 class Webhook(_Waiting):

@@ -14,20 +14,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
-from functools import partial
 
-from causeway.config import LinkSettings
-from causeway.control import Sharer, Transforms
 from causeway.daemon.clients import Sides
 from causeway.daemon.directive_executor import DirectiveExecutor
 from causeway.daemon.discoverer import Discoverer, Term
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import Found, Reconciler, Registry, RunOptions, TransformTally
+from causeway.daemon.link_parts import LinkParts, LinkWork
+from causeway.daemon.partitions import Found, Registry
+from causeway.daemon.progress_writes import FINAL_S, ProgressWrites
 from causeway.daemon.staging import Staging
-from causeway.daemon.startup import BrokerApis, Patience
-from causeway.daemon.tasks import ControlPlane, ScheduledTask, Tasks
+from causeway.daemon.startup import Patience
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import LeadershipLostError, LeaseRecord, ProgressContents
 from causeway.status import LinkProblem, LinkStatus, Role, lag
@@ -39,64 +36,30 @@ _CALM_S = 0.25  # once all parts run
 _SURPRISES = 3  # internal errors at the start that a run survives
 _BACKOFF_S = (1.0, 60.0)
 _ASIDE_S = 2.0  # so long a driver that stepped down waits for another driver to lead
-_FINAL_S = 5.0  # so long the last progress write is retried
 
 
 class LinkDriver:
-    """`also`: more tasks that run while this process leads the link; `sharers`: the other links of
-    its source."""
-
-    def __init__(
-        self,
-        link: LinkSettings,
-        run: RunOptions,
-        sides: Sides,
-        fleet: Fleet,
-        transforms: Transforms,
-        staging: Staging,
-        also: Sequence[ScheduledTask] = (),
-        sharers: Collection[Sharer] = (),
-    ) -> None:
-        self.settings = link
-        self._run = run.settings
+    def __init__(self, work: LinkWork, sides: Sides, fleet: Fleet, staging: Staging) -> None:
+        link, run = work.link, work.run
         self._bounded = run.bounded
-        self._apis = BrokerApis(link, sides)
+        self._sides, self._fleet, self._staging = sides, fleet, staging
         self._leadership = Leadership(sides.target, sides.target_admin, link, run.settings.lease_s)
         self.registry = Registry(link.name, link.on_data_loss)
-        self.control = ControlPlane(
-            link, sides, self.registry, lambda: self._leadership.term, fleet.lookups
-        )
-        self._tasks = Tasks(
-            link.name, [*self.control.tasks, *also], lambda: self._leadership.term is not None
-        )
         self._lock = threading.Lock()
-        self._intake = Reconciler(
-            link,
-            run,
-            sides,
-            fleet,
-            self.registry,
-            self._leadership,
-            transforms,
-            on_created=self.control.protect,
-        )
-        limits = partial(fleet.limit, link.name)
-        self._new_directing = partial(
-            DirectiveExecutor, link, sides, self.registry, self._intake, limits, sharers=sharers
-        )
         self._directing: DirectiveExecutor | None = None
-        self._staging = staging
-        self._tally = TransformTally(transforms)
+        self._next: LinkWork | None = None  # takes the place of the present one
+        self._install(self._parts_of(work))
         self._patience = Patience(link.name)
         self._role = Role.STARTING
         self._reason: str | None = None
         self._problems: tuple[LinkProblem, ...] = ()
         self._planned = False
         self._planned_at = 0.0
-        self._progress_writes = self._progress_write_failures = 0
-        self._losses = 0  # losses of the progress topic after which everything was written again
+        self._writing = ProgressWrites(self.registry, self._leadership, staging)
         self._unfinished = False  # the last look at the clusters left work for another attempt
         self._stop = threading.Event()
+        self._retiring = threading.Event()
+        self._halt = threading.Event()  # stop, retire or change: no time for waiting
         self._term_events = Term()
         self._looked = threading.Event()  # the clusters, in this term
         self._discoverer: Discoverer | None = None
@@ -109,13 +72,63 @@ class LinkDriver:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the link: it writes the last progress and releases the lease. `join` waits for
-        that."""
+        """Ends the link, whose lanes are drained: it writes the last progress and releases the
+        lease. `join` waits for that."""
         self._stop.set()
+        self._halt.set()
         self._term_events.over.set()
+
+    def retire(self) -> None:
+        """Ends the link while others go on: takes its partitions from their lanes first."""
+        self._retiring.set()
+        self._halt.set()
+
+    def change(self, work: LinkWork) -> None:
+        """Has the link go on with other settings. It takes them up as soon as its current look at
+        the clusters has ended; lanes keep the partitions that are not concerned."""
+        with self._lock:
+            self._next = work
+        self._halt.set()
+
+    @property
+    def changing(self) -> bool:
+        """Whether it still has the earlier settings."""
+        return self._next is not None
+
+    @property
+    def has_ended(self) -> bool:
+        return not self._thread.is_alive()
 
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
+
+    def _parts_of(self, work: LinkWork) -> LinkParts:
+        parts: LinkParts | None = None
+
+        def term() -> int | None:
+            return self._leadership.term if self._parts is parts else None
+
+        parts = LinkParts.of(work, self._sides, self._fleet, self.registry, self._leadership, term)
+        return parts
+
+    def _install(self, parts: LinkParts) -> None:
+        self._parts = parts
+        self.settings, self._run = parts.work.link, parts.work.run.settings
+        self._apis, self.control, self._tasks = parts.apis, parts.control, parts.tasks
+        self._intake, self._tally = parts.intake, parts.tally
+        self._new_directing = parts.new_directing
+
+    def _take_next(self) -> LinkParts | None:
+        """The parts for the settings that came last, which are in place now; None if none came."""
+        with self._lock:
+            work, self._next = self._next, None
+        if work is None:
+            return None
+        parts = self._parts_of(work)
+        self._install(parts)
+        self.registry.on_data_loss = work.link.on_data_loss
+        _log.info("settings changed", extra={"link": work.link.name})
+        return parts
 
     def status(self) -> LinkStatus:
         tasks = self._tasks.status()
@@ -138,8 +151,8 @@ class LinkDriver:
                 tasks=tasks,
                 unavailable=unavailable,
                 checkpoints=self.control.groups.timings(),
-                progress_writes=self._progress_writes,
-                progress_write_failures=self._progress_write_failures,
+                progress_writes=self._writing.count,
+                progress_write_failures=self._writing.failures,
                 translation_fallbacks=self.control.translator.fallbacks,
                 checkpoints_untimed=self.control.groups.untimed,
                 transforms=transforms,
@@ -164,20 +177,24 @@ class LinkDriver:
             self._set_role(Role.STANDBY, f"led by {lease.owner}")
 
         pause = _BACKOFF_S[0]
-        while not self._stop.is_set():
+        while True:
+            self._halt.clear()
+            if self._stop.is_set() or self._retiring.is_set():
+                break
+            self._take_next()
             try:
                 self._apis.check()
-                if (contents := self._leadership.acquire(self._stop, on_standby)) is None:
-                    break
+                if (contents := self._leadership.acquire(self._halt, on_standby)) is None:
+                    continue
                 pause = _BACKOFF_S[0]
                 self._term(contents)
                 if not self._stop.is_set():
-                    self._leadership.let_others(self._stop, _ASIDE_S)
+                    self._leadership.let_others(self._halt, _ASIDE_S)
             except LeadershipLostError as error:
                 self._abandon(Role.STANDBY, str(error))
             except Exception as error:
                 self._abandon(Role.FAILED, str(self._fail(error)))
-                self._stop.wait(pause)
+                self._halt.wait(pause)
                 pause = min(2 * pause, _BACKOFF_S[1])
         self._set_role(Role.ENDED, None)
 
@@ -206,7 +223,7 @@ class LinkDriver:
         self._term_events.lost.clear()
         if self._stop.is_set():
             self._term_events.over.set()
-        self._losses = self._leadership.losses
+        self._writing.begin()
         self.registry.begin(contents)
         self._intake.begin()
         self._tally.begin(contents.transforms)
@@ -219,14 +236,19 @@ class LinkDriver:
             while not self._stop.wait(_CALM_S if self._tasks.running else _TICK_S):
                 if self._term_events.lost.is_set():
                     raise LeadershipLostError("lead", self.settings.name, "another driver does")
-                if (wish := directing.step_down) is not None:
-                    self._term_events.over.set()
-                    places = self.registry.places()
-                    if not self._discoverer.alive and self._intake.revoke(places, _TICK_S):
+                if self._retiring.is_set():
+                    if self._let_go_of_all():
+                        self._finish()
+                        self._forget(Role.ENDED, None)
+                        return
+                elif self._next is not None:
+                    directing = self._go_on_with_next(directing)
+                elif (wish := directing.step_down) is not None:
+                    if self._let_go_of_all():
                         # No lane has a partition: the next leader can start its tasks at once.
                         directing.stepped_down()
                         self._tasks.stop()
-                        self._write_last()
+                        self._writing.write_last(self._parts, directing)
                         self._leadership.release()
                         self._forget(Role.STANDBY, f"stepped down, {wish.by}")
                         return
@@ -240,7 +262,7 @@ class LinkDriver:
                     continue  # the next lease contains it; the broker accepts leases
                 written_at = now
                 try:
-                    self._write_dirty()
+                    self._writing.write(self._parts, directing)
                     if self._leadership.renewal_due:
                         self._leadership.renew()
                 except LeadershipLostError:
@@ -257,8 +279,37 @@ class LinkDriver:
             self._finish()
         finally:
             self._term_events.over.set()
-            directing.end()
+            self._directing.end()
             self._tasks.stop()
+
+    def _let_go_of_all(self) -> bool:
+        """Whether no lane has a partition any more, nor will get one."""
+        self._term_events.over.set()
+        discoverer = self._discoverer
+        if discoverer is not None and discoverer.alive:
+            return False
+        return self._intake.revoke(self.registry.places(), _TICK_S)
+
+    def _go_on_with_next(self, directing: DirectiveExecutor) -> DirectiveExecutor:
+        """Puts new parts in place, once the threads of the earlier ones have ended. Meanwhile the
+        leading thread goes on, so that the lease holds. Returns the new executor."""
+        self._term_events.over.set()
+        directing.end()
+        discoverer, before = self._discoverer, self._parts
+        if directing.alive or (discoverer is not None and discoverer.alive):
+            return directing
+        if self._term_events.lost.is_set():
+            raise LeadershipLostError("lead", self.settings.name, "another driver does")
+        self._tasks.stop()
+        if (parts := self._take_next()) is None:
+            return directing
+        parts.follow(before)
+        self._term_events = Term()
+        if self._stop.is_set():
+            self._term_events.over.set()
+        self._directing = self._new_directing(directing.record)
+        self._discoverer = self._new_discoverer(self._directing)
+        return self._directing
 
     def _make_topic(self, error: CausewayError) -> None:
         """Creates the progress topic again if `error` shows that it was deleted."""
@@ -271,58 +322,14 @@ class LinkDriver:
 
     def _finish(self) -> None:
         self._tasks.stop()
-        if not self._write_last():
+        directing = self._directing
+        if directing is None or not self._writing.write_last(self._parts, directing):
             return
-        self._tasks.join(_FINAL_S)
+        self._tasks.join(FINAL_S)
         last = threading.Thread(target=self.control.finish, name="last tasks", daemon=True)
         last.start()
-        last.join(_FINAL_S)  # a cluster that is gone must not delay the next leader
+        last.join(FINAL_S)  # a cluster that is gone must not delay the next leader
         self._leadership.release()
-
-    def _write_last(self) -> bool:
-        """Whether the last progress could be written."""
-        deadline = time.monotonic() + _FINAL_S
-        while True:
-            try:
-                self._write_dirty(final=True)
-                if self._losses == self._leadership.losses:
-                    return True
-            except LeadershipLostError:
-                return False
-            except CausewayError as error:
-                if time.monotonic() > deadline:
-                    about = {"link": self.settings.name, "reason": str(error)}
-                    _log.warning("last progress not written", extra=about)
-                    return False
-                time.sleep(0.2)
-
-    def _write_dirty(self, *, final: bool = False) -> None:
-        directing = self._directing
-        assert directing is not None, "we lead"
-        with self.registry.writing:
-            losses = self._leadership.losses
-            if losses != self._losses:
-                self.registry.mark_all_dirty()  # this process knows the topic's whole contents
-                self._tally.mark_all_dirty()
-                directing.mark_all_dirty()
-            rows, entries = self.registry.take_dirty(final=final)
-            records = self._tasks.take_dirty()
-            troubles = self._staging.troubles()
-            counts = self._tally.take_dirty(self.registry.counted, troubles, final=final)
-            acted = directing.take_dirty()
-            if entries or records or counts or acted:
-                try:
-                    self._leadership.write([*entries, *records, *counts, *acted])
-                except CausewayError:
-                    if acted:
-                        directing.mark_all_dirty()
-                    self._progress_write_failures += 1
-                    self.registry.give_back(rows)
-                    self._tasks.give_back(records)
-                    self._tally.give_back(counts)
-                    raise
-                self._progress_writes += 1
-            self._losses = losses
 
     def _abandon(self, role: Role, reason: str) -> None:
         """Stops the relaying of this link. The next term reads all progress again."""
@@ -336,7 +343,7 @@ class LinkDriver:
         self._intake.revoke(self.registry.places())
         self._forget(role, reason)
 
-    def _forget(self, role: Role, reason: str) -> None:
+    def _forget(self, role: Role, reason: str | None) -> None:
         """Forgets all partitions. No lane has one."""
         self._set_role(role, reason)
         with self._lock:

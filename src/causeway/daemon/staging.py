@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from causeway.config import TransformSettings
@@ -63,6 +63,38 @@ class Staging:
     def any(self) -> bool:
         """Whether there is a transform."""
         return bool(self._transforms)
+
+    def lacks(self, transforms: Iterable[Transform]) -> list[Transform]:
+        """Those of `transforms` that are not among these yet."""
+        return [each for each in transforms if each.key not in self._transforms]
+
+    def check(
+        self, spark: Spark | None, transforms: Iterable[Transform]
+    ) -> dict[str, PreparedTransform]:
+        """Analyses those of `transforms` that need it; the results by their keys. Any thread may
+        call it. Raises ConfigError, and another CausewayError while Spark does not answer."""
+        found = {}
+        for each in transforms:
+            if each.shortcut() is not None:
+                continue
+            if spark is None:
+                name = f"transform {each.name}"
+                raise CausewayError("check", name, "Spark is starting", retriable=True)
+            found[each.key] = self._prepare(spark.session, each.settings)
+        return found
+
+    def adopt(
+        self, transforms: Iterable[Transform], prepared: Mapping[str, PreparedTransform]
+    ) -> None:
+        """Adds `transforms`, which `check` has `prepared`. The earlier ones stay as long as lanes
+        want them."""
+        for each in self.lacks(transforms):
+            if (shortcut := each.shortcut()) is not None:
+                self._shortcuts[each.key] = shortcut
+            self._transforms = {**self._transforms, each.key: each}
+            if self._stages is not None:
+                ready = prepared.get(each.key)
+                self._open(each, shortcut if ready is None else ready.work.shortcut)
 
     def step(self, spark: Spark) -> None:
         """Launches the stages that lanes want. Raises ConfigError for a transform that cannot be
@@ -138,7 +170,7 @@ class Staging:
 
     def _check(self, spark: Spark) -> None:
         """Analyses each transform, and then opens its stages."""
-        for key, transform in self._transforms.items():
+        for key, transform in self._transforms.items():  # `adopt` replaces it
             if key in self._checked:
                 continue
             try:

@@ -37,10 +37,12 @@ _GRACE_S: Final = 0.5  # for answers under way; less than uvicorn gives, who log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """`take`: to be called with how to look at the run. `address`: where it is served, None where
-    it is not; `trouble`: why not (yet)."""
+    """`take`: to be called with how to look at the run; `change`: with other settings of the same
+    run, whose links requests may name from then on. `address`: where it is served, None where it is
+    not; `trouble`: why not (yet)."""
 
     take: Callable[[Look], None]
+    change: Callable[[Settings], None] = lambda _: None
     address: str | None = None
     trouble: str | None = None
 
@@ -60,7 +62,12 @@ def served(settings: Settings) -> Iterator[Serving]:
         thread = _ServerThread(settings, events)
         thread.start()
         try:
-            yield Serving(take=thread.take, address=thread.address, trouble=thread.trouble)
+            yield Serving(
+                take=thread.take,
+                change=thread.change,
+                address=thread.address,
+                trouble=thread.trouble,
+            )
         finally:
             thread.stop()
 
@@ -70,6 +77,7 @@ class _ServerThread:
         self._events = events
         run = settings.run
         self._settings = settings
+        self._app: Any = None  # of the settings, once it was called
         self._http = run.http
         self._certificate = Certificate(run.http) if run.http.certificate else None
         self._metrics: Listener | None = None
@@ -100,6 +108,13 @@ class _ServerThread:
     @property
     def take(self) -> Callable[[Look], None]:
         return self._views.take
+
+    def change(self, settings: Settings) -> None:
+        """Any thread may call it."""
+        self._settings = settings
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended by itself
+                self._loop.call_soon_threadsafe(self._make_app)
 
     def start(self) -> None:
         self._thread.start()
@@ -186,13 +201,25 @@ class _ServerThread:
         await self._await_address()
         if self._main is None or not await self._called(self._main):
             return
+        self._make_app(first=True)
+
+        async def newest(scope: Any, receive: Any, send: Any) -> None:
+            await self._app(scope, receive, send)
+
+        await self._serve_app(newest, self._main, self._certificate)
+
+    def _make_app(self, *, first: bool = False) -> None:
+        """The application with the settings of now. Before the first call there is none."""
+        if self._app is None and not first:
+            return
         from causeway.http.actions import Actions
         from causeway.http.app import main_app
 
-        actions = Actions(self._settings)
+        settings = self._settings
         worker = (self.address or "").partition("://")[2]
-        app = main_app(self._views, self._history, self._events, self._settings, worker, actions)
-        await self._serve_app(app, self._main, self._certificate)
+        self._app = main_app(
+            self._views, self._history, self._events, settings, worker, Actions(settings)
+        )
 
     async def _called(self, sock: socket.socket) -> bool:
         """Whether a call arrives before the end of the run. The framework is loaded for the first

@@ -112,9 +112,11 @@ class Clusters(_ControlMessage, tag="clusters"):
 
 
 class Renewed(_ControlMessage, tag="renewed"):
-    """New certificates and passwords, for new connections; the form is that of Clusters."""
+    """New certificates and passwords, for new connections, and clusters that this lane does not
+    know yet; the form is that of Clusters. `treatments`: all of now; None: as before."""
 
     clusters: Mapping[str, dict[str, Any]]
+    treatments: Mapping[str, tuple[TreatmentStep, ...]] | None = None
     _hidden: ClassVar = ("clusters",)
 
 

@@ -201,6 +201,12 @@ class Treatments:
         self._steps = steps
         self._made: dict[str, Treatment] = {}
 
+    def renew(self, steps: Mapping[str, Sequence[TreatmentStep]]) -> None:
+        """Uses `steps` for what is asked for from now on."""
+        before, self._steps = self._steps, steps
+        for link in [each for each in self._made if steps.get(each) != before.get(each)]:
+            del self._made[link]
+
     def get(self, link: str) -> Treatment:
         """Raises CausewayError."""
         if link not in self._made:

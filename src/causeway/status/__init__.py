@@ -35,6 +35,8 @@ from causeway.status.values import (
     Look,
     PartitionStatus,
     Preserving,
+    ReloadResult,
+    ReloadStatus,
     Role,
     Snapshot,
     Timing,

@@ -300,6 +300,30 @@ class LaneStatus(Value):
     cpu_s: float
 
 
+class ReloadResult(StrEnum):
+    """What became of a changed file that a running driver was to take over."""
+
+    APPLIED = "applied"
+    UNCHANGED = "unchanged"  # it says what is in force
+    REFUSED = "refused"  # something in it is wrong, or cannot be checked now
+    NEEDS_RESTART = "needs-restart"
+
+
+class ReloadStatus(Value):
+    """Which file a driver works by. `in_force_since_ms`: when its settings were put in force.
+    `pending`: the file has changed since, and is not in force. The last attempt to take it over:
+    `tried_ms`, `by`, `result`, all None if there was none, and `reason`, why the file is not in
+    force. `changes`: what that file changes, one line each, without secrets."""
+
+    in_force_since_ms: int
+    pending: bool = False
+    tried_ms: int | None = None
+    by: str | None = None
+    result: ReloadResult | None = None
+    reason: str | None = None
+    changes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """A running driver at one moment. It is made on demand, which takes half a second with
@@ -308,7 +332,8 @@ class Snapshot:
     `started_at`, `taken_at`: seconds since 1970. `lane_trouble`: why the last lane that ended
     did, while lanes are missing. `bounded`: the run ends by itself once it has caught up.
     `other_tasks`: by name, those of pairs of clusters without a flow. `refused`: by link,
-    why one of its clusters has refused new connections for minutes. `expiries`: of certificates."""
+    why one of its clusters has refused new connections for minutes. `expiries`: of certificates.
+    `reload`: None for a run whose settings do not come from a file."""
 
     started_at: float
     taken_at: float
@@ -321,6 +346,7 @@ class Snapshot:
     other_tasks: Mapping[str, tuple[TaskRecord, ...]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     expiries: tuple[Expiry, ...] = ()
+    reload: ReloadStatus | None = None
 
 
 # Makes a snapshot, at the caller's cost: no lane's report waits for it. Any thread may call it.

@@ -9,7 +9,8 @@ import pytest
 
 from causeway.config import ClientSettings
 from causeway.config.reading import clients_of
-from causeway.daemon.clients import Clients, Renewal
+from causeway.daemon.clients import Clients
+from causeway.daemon.reloading import Difference, Reloader
 from causeway.formats import load
 from tests.harness.config_files import mirror, write
 from tests.harness.pems import make_pem
@@ -21,12 +22,24 @@ class Run:
     def __init__(self, file: Path) -> None:
         settings = load(file)
         self.clients = Clients()
-        self.cluster = self.clients.open(settings.links[0].source)
-        for each in clients_of(settings).values():
-            self.clients.open(each)
-        self.key = self.clients.sides(settings.links[0]).source_key
+        for role, each in clients_of(settings).items():
+            self.clients.open(role, each)
+        sides = self.clients.sides(settings.links[0])
+        self.cluster, self.key = sides.source, sides.source_key
         self.heard: list[Mapping[str, ClientSettings]] = []
-        self.renewal = Renewal(settings, self.clients, self.heard.append)
+        self._reloader = Reloader(
+            settings,
+            self.clients,
+            compare=lambda *_: Difference(),
+            check=lambda _: None,
+            apply=lambda _: None,
+            on_renewed=self.heard.append,
+        )
+
+    def look(self) -> None:
+        """Twice: a file that has just changed may be half written."""
+        self._reloader.turn()
+        self._reloader.turn()
 
     @property
     def password(self) -> str:
@@ -36,11 +49,11 @@ class Run:
 
 def test_a_new_password_reaches_all_clients_of_its_cluster(tmp_path: Path) -> None:
     run = Run(mirror(tmp_path))
-    run.renewal.look()
+    run.look()
     assert run.heard == []
     for number, word in enumerate(("second", "third"), 1):
         write(tmp_path / "password", word)
-        run.renewal.look()
+        run.look()
         assert run.password == word
         assert len(run.heard) == number
         assert run.heard[-1][run.key] == run.cluster.settings
@@ -59,12 +72,12 @@ def test_what_cannot_be_used_yet_is_tried_again(
     write(tmp_path / "password", "second")
     for text in ("half of it", other + certificate):
         write(tmp_path / "own.pem", text)
-        run.renewal.look()
-        run.renewal.look()
+        run.look()
+        run.look()
         assert run.cluster.settings == before
     assert [record.message for record in caplog.records] == ["credentials not renewed"] * 2
     write(tmp_path / "own.pem", key + certificate)
-    run.renewal.look()
+    run.look()
     assert run.password == "second"
     assert run.cluster.settings.tls is not None
     assert run.cluster.settings.tls.cert_pem == certificate
@@ -75,6 +88,6 @@ def test_another_address_waits_for_a_new_start(tmp_path: Path) -> None:
     run = Run(file)
     write(tmp_path / "password", "second")
     write(file, file.read_text().replace("a:9092", "elsewhere:9092"))
-    run.renewal.look()
+    run.look()
     assert (run.password, run.heard) == ("first", [])
     assert run.cluster.settings.bootstrap == (("a", 9092),)

@@ -17,10 +17,11 @@ from causeway.daemon import Sides
 from causeway.daemon.partitions import discovery, reconcile
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import (
+    RunOptions,
     Wish,
 )
 from causeway.daemon.partitions.discovery import Found
-from causeway.daemon.partitions.reconcile import Reconciler, RunOptions
+from causeway.daemon.partitions.reconcile import Reconciler
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.errors import CausewayError

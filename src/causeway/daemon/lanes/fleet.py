@@ -21,9 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import structs
-
-from causeway.config import ClientSettings, RunSettings, to_wire
+from causeway.config import ClientSettings, RunSettings
 from causeway.daemon import processes
 from causeway.daemon.lanes import placing
 from causeway.daemon.lanes.placing import RESPLIT_S, Gathering, Rebalancing, StageHomes, Throttling
@@ -37,6 +35,7 @@ from causeway.daemon.lanes.tracked import (
     Sink,
     Tracked,
     first_message,
+    renewed,
 )
 from causeway.relay import (
     Assignment,
@@ -46,7 +45,6 @@ from causeway.relay import (
     LaneReport,
     Lease,
     LookedUp,
-    Renewed,
     Revoke,
     StageEnded,
     StageSpec,
@@ -156,14 +154,17 @@ class Fleet:
                 if ended.key in lane.stages:
                     lane.connection.send(ended)
 
-    def renew(self, changed: Mapping[str, ClientSettings]) -> None:
-        """Give lanes new certificates and passwords of these clusters, by key."""
+    def renew(
+        self,
+        changed: Mapping[str, ClientSettings],
+        treatments: Mapping[str, tuple[TreatmentStep, ...]] | None = None,
+    ) -> None:
+        """Give lanes new certificates and passwords of these clusters, by key, new clusters, and
+        new `treatments` by link."""
         with self._lock:
-            news = {key: to_wire(settings) for key, settings in changed.items()}
-            known = {**self._clusters.clusters, **news}
-            self._clusters = structs.replace(self._clusters, clusters=known)
+            self._clusters, message = renewed(self._clusters, changed, treatments)
             for lane in self._working():
-                lane.connection.send(Renewed(clusters=news))
+                lane.connection.send(message)
 
     def expect(self, lanes: int) -> None:
         """Sets the number of launched lanes: partitions wait a moment for all of them."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
+from msgspec import structs
+
 from causeway.config import ClientSettings, RunSettings, to_wire
 from causeway.daemon import processes
 from causeway.errors import CausewayError
@@ -24,6 +26,7 @@ from causeway.relay import (
     LaneReport,
     LookedUp,
     Lookup,
+    Renewed,
     Sought,
     StageWanted,
     TreatmentStep,
@@ -64,6 +67,21 @@ def first_message(
         far_buffer_bytes=run.lane_buffer_bytes or _FAR_BUFFER_BYTES,
         treatments=treatments,
     )
+
+
+def renewed(
+    before: Clusters,
+    changed: Mapping[str, ClientSettings],
+    treatments: Mapping[str, tuple[TreatmentStep, ...]] | None,
+) -> tuple[Clusters, Renewed]:
+    """The first message to a lane from now on, and the message for the lanes that had `before`."""
+    news = {key: to_wire(settings) for key, settings in changed.items()}
+    after = structs.replace(
+        before,
+        clusters={**before.clusters, **news},
+        treatments=before.treatments if treatments is None else treatments,
+    )
+    return after, Renewed(clusters=news, treatments=treatments)
 
 
 class ReportedPartition(Value):

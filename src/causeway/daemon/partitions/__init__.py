@@ -19,6 +19,7 @@ from causeway.daemon.partitions.decisions import (
     IfSame,
     Offsets,
     PassOver,
+    RunOptions,
     Stop,
     Wish,
 )
@@ -26,7 +27,7 @@ from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.others import OthersHere, compared, find_place
 from causeway.daemon.partitions.outlets import led_topics
 from causeway.daemon.partitions.readings import Readings
-from causeway.daemon.partitions.reconcile import Reconciler, RunOptions
+from causeway.daemon.partitions.reconcile import Reconciler
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.rows import Row
 from causeway.daemon.partitions.tally import Recent, TransformTally

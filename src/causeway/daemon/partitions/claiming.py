@@ -79,17 +79,40 @@ class Claimer:
     _adopted: set[TopicPartition] = field(default_factory=set)  # by directives
     _translated: set[TopicPartition] = field(default_factory=set)  # by directives
     _first: Mapping[str, int] | None = None
+    # Of the settings before a reload: the numbers at the first look, and which topics they chose.
+    _followed: tuple[Mapping[str, int], Callable[[str], bool]] | None = None
     _copied: Mapping[TopicPartition, Copied] | None = None  # MirrorMaker 2's positions
 
     def wish_of(self, at: TopicPartition) -> Wish:
         """The wish of a directive; or the command line's, if the partition existed at the first
-        look and is not decided yet."""
+        look, is not decided yet, and was not chosen by a reload."""
         if at in self._adopted:
             return Wish(adopt=True)
         if at in self._translated:
             return Wish(translate=True)
-        applies = self._was_there(at) and at not in self._decided
+        chosen = self._followed is None or self._followed[1](at.topic)
+        applies = chosen and self._was_there(at) and at not in self._decided
         return self.wish if applies else Wish()
+
+    def follow(self, before: Claimer, chosen: Callable[[str], bool]) -> None:
+        """Goes on within a run with changed settings. `chosen`: whether the earlier settings chose
+        a topic."""
+        self._decided = before._decided
+        self._adopted, self._translated = before._adopted, before._translated
+        if before._first is not None:
+            self._followed = before._first, chosen
+        else:
+            self._followed = before._followed
+
+    def _at_first(self, counts: Mapping[str, int]) -> Mapping[str, int]:
+        """The numbers of partitions that count as those of the first look. A topic that a reload
+        has chosen begins as at a start."""
+        if self._followed is None:
+            return counts
+        earlier, chosen = self._followed
+        return {
+            name: earlier.get(name, 0) if chosen(name) else count for name, count in counts.items()
+        }
 
     def adopt(self, places: Collection[TopicPartition]) -> None:
         """The next look acts as if the process had been started with --adopt for these alone."""
@@ -130,7 +153,7 @@ class Claimer:
         lead to; `reverse_ended`: topics whose reverse mirror has ended. Writes nothing. Raises
         CausewayError."""
         if self._first is None:
-            self._first = found.counts
+            self._first = self._at_first(found.counts)
         if self._copied is None and self.link.control.mm2_offsets:
             # They matter only if MirrorMaker 2 mirrored before us.
             self._copied = mm2_offsets.positions_of(self.link, self.sides.target).read()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from causeway.config import LinkSettings
+from causeway.config import LinkSettings, RunSettings
 from causeway.control import Copied, MirroredTopic
 from causeway.link_topics import TRANSLATED, ClaimStart, PartitionProgress
 from causeway.model import Loss, TopicPartition, same_topic
@@ -38,6 +38,17 @@ class Wish:
     @property
     def acts(self) -> bool:
         return self.adopt or self.translate or self.start_from is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a run goes. `bounded`: it ends by itself; `finish`: partitions only finish the records
+    that an earlier process left in flight."""
+
+    settings: RunSettings
+    wish: Wish = field(default_factory=Wish)
+    bounded: bool = False
+    finish: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

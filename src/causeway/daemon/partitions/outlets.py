@@ -77,6 +77,10 @@ class Outlets:
     on_created: Callable[[], None]
     _recalled: set[TopicPartition] = field(default_factory=set)  # and not assigned again yet
 
+    def follow(self, before: Outlets) -> None:
+        """Goes on with what `before` has begun."""
+        self._recalled = before._recalled
+
     def supply(self) -> bool:
         """Gives each partition the outlets that it wants. Returns False if another attempt is
         needed. Raises CausewayError; LeadershipLostError if another driver leads."""

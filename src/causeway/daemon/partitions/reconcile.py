@@ -8,45 +8,31 @@ look ─► stop partitions whose topics have changed ─► let go of topics th
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from causeway.config import LinkSettings, RunSettings
+from causeway.config import LinkSettings
 from causeway.control import Transforms, Way, preserving
 from causeway.daemon.clients import Sides, settle_clusters
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.leadership import Leadership
-from causeway.daemon.partitions import claims, discovery, restarts, routing
+from causeway.daemon.partitions import claims, discovery, reloads, restarts, routing
 from causeway.daemon.partitions.claiming import Claimer
-from causeway.daemon.partitions.decisions import (
-    Wish,
-)
+from causeway.daemon.partitions.decisions import RunOptions
 from causeway.daemon.partitions.deleted import Deleted, changed, to_turn
 from causeway.daemon.partitions.discovery import Found
 from causeway.daemon.partitions.outlets import Outlets, why_without_target
 from causeway.daemon.partitions.pauses import Pauses, by_file
 from causeway.daemon.partitions.registry import Registry
 from causeway.daemon.partitions.restarts import covered, troubled
+from causeway.daemon.partitions.reverse import reverse_ended
 from causeway.daemon.partitions.rows import Row
-from causeway.errors import AuthorizationError
 from causeway.filters import Verdict
-from causeway.link_topics import DirectiveLog, EndDirective, Scope, offset_maps_of
+from causeway.link_topics import Scope, offset_maps_of
 from causeway.model import ENDED, State, TopicPartition
-from causeway.naming import directives_topic
 
 _log = logging.getLogger("causeway.link")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """How a run goes. `bounded`: it ends by itself; `finish`: partitions only finish the records
-    that an earlier process left in flight."""
-
-    settings: RunSettings
-    wish: Wish = field(default_factory=Wish)
-    bounded: bool = False
-    finish: bool = False
 
 
 class Reconciler:
@@ -95,7 +81,25 @@ class Reconciler:
         )
         self._ends: dict[TopicPartition, int] = {}
         self._freeing: set[TopicPartition] = set()  # see _free
+        self._concerned: set[TopicPartition] = set()  # by a change of the settings
         self._way: Way = "transactions"  # how gaps are filled in this term
+        self._begun = False
+
+    def follow(self, before: Reconciler) -> None:
+        """Goes on within a term with changed settings. The next look lets go of the partitions that
+        the change concerns, and takes them up as at a start. `before` does nothing any more."""
+        self._way, self._ends, self._freeing = before._way, before._ends, before._freeing
+        self.pauses.held = before.pauses.held
+        self._outlets.follow(before._outlets)
+        link, earlier = map(self._registry.with_chosen, (self._link, before._link))
+        self._claimer.follow(before._claimer, lambda name: earlier.decide_topic(name).mirrored)
+        other = reloads.compared(
+            (earlier, before._claimer.transforms), (link, self._claimer.transforms)
+        )
+        rows = self._registry.rows(
+            lambda row: row.progress.state is State.STOPPED or other(row.progress.topic)
+        )
+        self._concerned = before._concerned | {row.progress.source for row in rows}
 
     def revoke(self, places: Iterable[TopicPartition], timeout_s: float | None = None) -> bool:
         """As Fleet.remove; `timeout_s` defaults to the lease of lanes."""
@@ -110,7 +114,11 @@ class Reconciler:
     def look(self) -> Found:
         """Looks at both clusters and applies the changes. Raises CausewayError; LeadershipLostError
         if another driver leads."""
-        self.settle()
+        if self._begun:
+            self.settle()
+        else:
+            self.begin()
+        self._let_go_of_concerned()
         found = discovery.look(
             self._sides,
             self._registry.with_chosen(self._link),
@@ -134,7 +142,8 @@ class Reconciler:
         for at, progress in left.partitions.items():
             if (reason := why_without_target(progress, found.lost_led)) is not None:
                 left.partitions[at] = progress.replace(state=State.STOPPED, reason=reason)
-        ended = self._reverse_ended({topic.source for topic, _ in wanted})
+        topics = {topic.source for topic, _ in wanted}
+        ended = reverse_ended(topics, self._link, self._sides, self.pauses)
         taken = self._claimer.take_up(wanted, found, left, led, ended)
         if self._run.bounded and not self._run.finish:
             for row in taken.rows:
@@ -182,6 +191,7 @@ class Reconciler:
         """Begins a term of leading. Raises CausewayError."""
         self.settle()
         self._claimer.begin()
+        self._begun = True
         if self._link.may_preserve:
             filling = preserving.filling(self._link, self._sides.target)
             self._way = filling.way
@@ -235,6 +245,21 @@ class Reconciler:
             self._registry.let_go(self._registry.get(free))
         return len(free) == len(places)
 
+    def _let_go_of_concerned(self) -> None:
+        """Lets go of the partitions that a change of the settings concerns. Raises CausewayError if
+        a lane still has one of them."""
+        rows = self._registry.get(self._concerned)
+        if rows:
+            places = {row.progress.source for row in rows}
+            if not all(self._recall(places).values()):
+                # A request of a lane that is gone may still arrive.
+                self._leadership.alone_at = max(self._leadership.alone_at, time.monotonic())
+            if not self.revoke(places):
+                raise reloads.still_held(self._link.name)
+            self._write_and_let_go(rows)
+            _log.info("take up again", extra={"link": self._link.name, "partitions": len(rows)})
+        self._concerned.clear()
+
     def _free(self, rows: Sequence[Row]) -> bool:
         """Takes `rows` from their lanes; False if a lane still holds one. In the end that lane
         releases the row as well; then the next look releases it (see `_leave`) in any state."""
@@ -246,6 +271,12 @@ class Reconciler:
         """Lets go of rows that `_free` has taken from their lanes; see Registry.let_go."""
         self._registry.let_go(rows, restart=restart)
         self._freeing.difference_update(row.progress.source for row in rows)
+
+    def _write_and_let_go(self, rows: Sequence[Row]) -> None:
+        maps = (record for row in rows for record in row.map_records())
+        with self._writing:
+            self._leadership.write([*(row.progress for row in rows), *maps])
+            self._let_go(rows)
 
     def _recall(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
         keys = [(self._link.name, at.topic, at.partition) for at in places]
@@ -314,14 +345,7 @@ class Reconciler:
         if not self._free(rows):
             found.unfinished = found.held = True
             return
-        with self._writing:
-            self._leadership.write(
-                [
-                    *(row.progress for row in rows),
-                    *(record for row in rows for record in row.map_records()),
-                ]
-            )
-            self._let_go(rows)
+        self._write_and_let_go(rows)
         if left:
             _log.info("leave", extra={"link": self._link.name, "topics": ", ".join(sorted(left))})
 
@@ -360,27 +384,6 @@ class Reconciler:
                 rows.append(row)
             self._registry.add(rows)
         self.pauses.held |= bool(rows)
-
-    def _reverse_ended(self, topics: Collection[str]) -> frozenset[str]:
-        """Those of `topics` whose reverse mirror, from our target to our source, has ended, as the
-        source records it: at least a part of their records came from the target. Raises
-        CausewayError."""
-        if not topics or self._link.group_id is not None:
-            return frozenset()
-        source, target = self._link.source.alias, self._link.target.alias
-        log = DirectiveLog(self._sides.source, directives_topic(target, source))
-        try:
-            log.look()
-        except AuthorizationError:
-            return frozenset()  # a user who has failed over with Causeway has this right
-        return frozenset(
-            each.cut.target
-            for each in log.directives.all(EndDirective)
-            if each.cut is not None
-            and each.cut.target in topics
-            # With a directive, partitions that it does not name were created later.
-            and not self.pauses.was_begun(each.cut.target)
-        )
 
     def _reroute(self, found: Found) -> None:
         """Lets go of the partitions that go by key from now on, so that they are claimed again.

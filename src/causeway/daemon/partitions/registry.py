@@ -24,7 +24,7 @@ class Registry(Readings):
     def __init__(self, link: str, on_data_loss: OnDataLoss = "stop") -> None:
         super().__init__()
         self._link = link
-        self._on_data_loss = on_data_loss
+        self.on_data_loss = on_data_loss
         self._left = ProgressContents()  # records of the progress topic without a row
         self._left_dirty = False
         self._maps_written_at = 0.0
@@ -174,7 +174,7 @@ class Registry(Readings):
                 if row.wants:
                     self.wanted.set()
                 if row.progress.state is State.STOPPED and claim_checks.passes(
-                    row.progress, self._on_data_loss
+                    row.progress, self.on_data_loss
                 ):
                     row.pass_over()
                     self.passing.set()

@@ -42,6 +42,17 @@ class TransformTally:
                     self._earlier[transform.name] = record.counts
                     self._recorded[transform.name] = record
 
+    def follow(self, before: TransformTally) -> None:
+        """Goes on within a term with changed transforms. Those that stay the same keep their
+        counts."""
+        identities = {each.name: each.identity for each in before._transforms}
+        same = {
+            each.name for each in self._transforms if identities.get(each.name) == each.identity
+        }
+        with before._lock:
+            self._earlier = {n: c for n, c in before._earlier.items() if n in same}
+            self._recorded = {n: r for n, r in before._recorded.items() if n in same}
+
     def status(
         self,
         counted: Iterable[Counted],
@@ -54,7 +65,8 @@ class TransformTally:
             return ()
         of: dict[str, list[Transformed | None]] = {each.name: [] for each in self._transforms}
         for name, counts in counted:
-            of[name].append(counts)
+            if name in of:  # a partition with the settings before a reload may have another one
+                of[name].append(counts)
         return tuple(
             TransformStatus(
                 name=each.name,

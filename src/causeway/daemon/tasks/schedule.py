@@ -84,6 +84,14 @@ class Tasks:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
+    def follow(self, before: Tasks) -> None:
+        """Goes on with the records of `before`, which was stopped."""
+        with before._lock:
+            names = before._records.keys() & self._records.keys()
+            self._records |= {name: before._records[name] for name in names}
+            self._items = {name: i for name, i in before._items.items() if name in names}
+            self._dirty = before._dirty & names
+
     @property
     def running(self) -> bool:
         return bool(self._threads) and not self._stop.is_set()

@@ -122,7 +122,10 @@ class Connections:
         """Uses these settings for new connections. Open connections stay."""
         for key, value in message.clusters.items():
             self._settings[key] = settings = from_wire(value)
-            self._clusters[key].renew(settings)
+            if key in self._clusters:
+                self._clusters[key].renew(settings)
+            else:
+                self._clusters[key] = Cluster(settings)
 
     # -- flows ------------------------------------------------------------------------------------
 

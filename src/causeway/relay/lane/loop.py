@@ -112,7 +112,7 @@ class LaneLoop:
                 case Clusters():
                     self._start(message)
                 case Renewed() if self._relay is not None:
-                    self._relay.connections.renew(message)
+                    self._relay.renew(message)
                 case StagesMessage():
                     self._stages.define(message.stages)
                 case StageEnded():

@@ -31,7 +31,7 @@ from causeway.relay.lane.target import TargetConnection
 from causeway.relay.lane.throttle import Quotas, Throttles, whole
 from causeway.relay.lane.transforming import Transforming
 from causeway.relay.lane.watches import IdlePairs, Leaders
-from causeway.relay.messages import Clusters, Lookup, Throttle
+from causeway.relay.messages import Clusters, Lookup, Renewed, Throttle
 from causeway.relay.treatment import Treatments
 from causeway.wire import SESSION_ERRORS, Fetched, codes
 
@@ -93,6 +93,12 @@ class Relay:
         self._transforming = Transforming(
             self.connections, helpers, self._recovery, self._filling.look
         )
+
+    def renew(self, message: Renewed) -> None:
+        """Uses these settings from now on. Flows and open connections keep theirs."""
+        self.connections.renew(message)
+        if message.treatments is not None:
+            self._treatments.renew(message.treatments)
 
     def turn(self, flows: Collection[Flow], now: float) -> None:
         """Does all for `flows` that needs no waiting."""

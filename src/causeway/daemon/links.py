@@ -1,0 +1,265 @@
+"""The links of the file in force, and what becomes of each if another file takes its place.
+
+unchanged      goes on; nothing in it notices
+changed        goes on with the new settings; its lanes keep the partitions that are not concerned
+restarted      ends in order, and starts again: its clusters, or what its series is, have changed
+removed        ends in order, as at the end of a run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from causeway.cluster import Cluster
+from causeway.config import ClientSettings, HeartbeatSettings, LinkSettings, Settings
+from causeway.control import Sharer, Transforms, without_place
+from causeway.daemon.clients import Clients
+from causeway.daemon.lanes import Fleet
+from causeway.daemon.link import LinkDriver, LinkWork
+from causeway.daemon.partitions import RunOptions, Wish, treatments_of
+from causeway.daemon.staging import Staging
+from causeway.daemon.tasks import ScheduledTask, Tasks, heartbeat_task
+
+# A change of these concerns each partition of the link, or the link's topics on its target.
+_RESTARTING: Final = (
+    "policy",
+    "partitioning",
+    "delivery",
+    "group_id",
+    "treatments",
+    "geo",
+    "way_back",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Beats:
+    """The heartbeats of one pair. `plain`: their settings without those of the client."""
+
+    settings: HeartbeatSettings = field(compare=False)
+    target: Cluster
+    plain: HeartbeatSettings
+
+    @property
+    def task(self) -> ScheduledTask:
+        return heartbeat_task(self.settings, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """All that one link works with, for the comparison with another file. Settings of clients do
+    not count: equal clients have the newest certificates and passwords."""
+
+    link: LinkSettings
+    beats: _Beats | None
+    sharers: tuple[LinkSettings, ...]
+    progress_interval_s: float
+    deleted_topics_retention_s: float | None
+
+
+class Links:
+    """Not thread-safe, but any thread may read `all` and `sides`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: RunOptions,
+        clients: Clients,
+        fleet: Fleet,
+        staging: Staging,
+        transforms: Mapping[str, Transforms],
+    ) -> None:
+        self._options = options
+        self._clients = clients
+        self._fleet = fleet
+        self._staging = staging
+        self._transforms = transforms
+        self._settings = settings
+        self.sides = {link.name: clients.sides(link) for link in settings.links}
+        self._inputs = self._inputs_of(settings)
+        self._running = {link.name: self._new(link, options) for link in settings.links}
+        self._ending: list[LinkDriver] = []
+        self._coming: dict[str, LinkSettings] = {}
+        self._beats: dict[str, tuple[_Beats, Tasks]] = {}
+        self._started = False
+
+    @property
+    def all(self) -> tuple[LinkDriver, ...]:
+        """Also those that are about to end."""
+        return (*list(self._running.values()), *list(self._ending))
+
+    @property
+    def running(self) -> tuple[LinkDriver, ...]:
+        """Those of the file."""
+        return tuple(self._running.values())
+
+    @property
+    def transforms(self) -> Mapping[str, Transforms]:
+        """By link."""
+        return self._transforms
+
+    def changed(self, settings: Settings) -> list[LinkSettings]:
+        """The links of `settings` that are new or other ones, but for their clients."""
+        known = {name: each.link for name, each in self._inputs.items()}
+        return [link for link in settings.links if known.get(link.name) != _plain(link)]
+
+    @property
+    def beats(self) -> Mapping[str, Tasks]:
+        """The heartbeats of pairs without a flow."""
+        return {name: tasks for name, (_, tasks) in list(self._beats.items())}
+
+    @property
+    def settled(self) -> bool:
+        """Whether each link has the settings of the file in force."""
+        return not (self._ending or self._coming or any(each.changing for each in self.running))
+
+    def start(self) -> None:
+        self._started = True
+        for link in self._running.values():
+            link.start()
+        self._beat()
+
+    def apply(
+        self, settings: Settings, options: RunOptions, made: Mapping[str, Transforms]
+    ) -> None:
+        """Puts `settings` in force, whose transforms are `made`; returns at once."""
+        inputs_before, sides_before = self._inputs, self.sides
+        self._settings, self._options = settings, options
+        news = self._clients.renew(settings) | self._clients.move(settings)
+        self._fleet.renew(news, treatments_of(settings.links))
+        self._transforms = made
+        self.sides = {link.name: self._clients.sides(link) for link in settings.links}
+        self._inputs = self._inputs_of(settings)
+        wanted = {link.name: link for link in settings.links}
+        for name, running in list(self._running.items()):
+            link = wanted.get(name)
+            if (
+                link is None
+                or self.sides[name] != sides_before[name]
+                or _restarts(inputs_before[name].link, self._inputs[name].link)
+            ):
+                self._end(name)
+            elif self._inputs[name] != inputs_before[name]:
+                running.change(self._work(link, options))
+        self._coming = {name: link for name, link in wanted.items() if name not in self._running}
+        self._beat()
+        self.tick()
+
+    def tick(self) -> None:
+        """To be called several times a second: starts the links that wait for the end of another
+        one of their name."""
+        if not (self._ending or self._coming):
+            return
+        self._ending = [each for each in self._ending if not each.has_ended]
+        ending = {each.settings.name for each in self._ending}
+        for name, link in list(self._coming.items()):
+            if name not in ending:
+                del self._coming[name]
+                # `--from` and `--adopt` are for the file of the start.
+                self._running[name] = self._new(link, replace(self._options, wish=Wish()))
+                self._running[name].start()
+        if not self._ending:
+            self._clients.close_unused()
+
+    def stop(self) -> None:
+        for link in self.all:
+            link.stop()
+        self._coming = {}
+        for tasks in self.beats.values():
+            tasks.stop()
+
+    def _end(self, name: str) -> None:
+        running = self._running.pop(name)
+        self._ending.append(running)
+        running.retire()
+
+    def _new(self, link: LinkSettings, options: RunOptions) -> LinkDriver:
+        work = self._work(link, options)
+        return LinkDriver(work, self.sides[link.name], self._fleet, self._staging)
+
+    def _work(self, link: LinkSettings, options: RunOptions) -> LinkWork:
+        inputs = self._inputs[link.name]
+        return LinkWork(
+            link=link,
+            run=options,
+            transforms=self._transforms[link.name],
+            also=() if inputs.beats is None else (inputs.beats.task,),
+            sharers=tuple(
+                Sharer(self.sides[each.name].target_admin, each)
+                for each in self._settings.links
+                if each.source.alias == link.source.alias and each.name != link.name
+            ),
+        )
+
+    def _beats_of(self, settings: Settings) -> dict[str, _Beats]:
+        return {
+            each.name: _Beats(
+                each,
+                self._clients.beating(each),
+                replace(each, target=_no_client(each.target)),
+            )
+            for each in settings.heartbeat_links
+        }
+
+    def _beat(self) -> None:
+        """Sends the heartbeats of pairs without a flow as the file in force says."""
+        if not self._started:
+            return
+        found = self._beats_of(self._settings).items()
+        wanted = {name: beats for name, beats in found if name not in self.sides}
+        for name, (known, tasks) in list(self._beats.items()):
+            if wanted.get(name) != known:
+                tasks.stop()
+                del self._beats[name]
+        for name, beats in wanted.items():
+            if name not in self._beats:
+                tasks = Tasks(name, [beats.task])
+                self._beats[name] = beats, tasks
+                tasks.start()
+
+    def _inputs_of(self, settings: Settings) -> dict[str, _Inputs]:
+        plain = {link.name: _plain(link) for link in settings.links}
+        beats = self._beats_of(settings)
+        return {
+            link.name: _Inputs(
+                link=plain[link.name],
+                beats=beats.get(link.name),
+                sharers=tuple(
+                    each
+                    for name, each in plain.items()
+                    if each.source.alias == link.source.alias and name != link.name
+                ),
+                progress_interval_s=settings.run.progress_interval_s,
+                deleted_topics_retention_s=settings.run.deleted_topics_retention_s,
+            )
+            for link in settings.links
+        }
+
+
+def _plain(link: LinkSettings) -> LinkSettings:
+    """`link` without the settings of its clients, and without places in the file."""
+    source, target = _no_client(link.source), _no_client(link.target)
+    return replace(
+        link,
+        source=source,
+        target=target,
+        source_admin=source,
+        target_admin=target,
+        transforms=tuple(without_place(each) for each in link.transforms),
+        schemas=link.schemas
+        and replace(
+            link.schemas,
+            source=replace(link.schemas.source, place=""),
+            target=replace(link.schemas.target, place=""),
+        ),
+    )
+
+
+def _no_client(settings: ClientSettings) -> ClientSettings:
+    return ClientSettings(alias=settings.alias, bootstrap=())
+
+
+def _restarts(before: LinkSettings, now: LinkSettings) -> bool:
+    return any(getattr(before, name) != getattr(now, name) for name in _RESTARTING)

@@ -1,0 +1,128 @@
+"""Checks all of the settings that are to take the place of those in force, before anything changes.
+
+clusters     each client that no part of the process has yet must reach its cluster, with its
+             credentials
+brokers      those of changed flows must have the APIs that the flow needs
+transforms   Spark analyses the changed ones; there must be room for their stages
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Final
+
+from causeway.cluster import clusters
+from causeway.config import RunSettings, Settings, is_local
+from causeway.control import Transforms
+from causeway.daemon.clients import Clients, Sides
+from causeway.daemon.links import Links
+from causeway.daemon.reloading import Difference
+from causeway.daemon.spark import Engine
+from causeway.daemon.staging import Staging
+from causeway.daemon.startup import BrokerApis
+from causeway.errors import ConfigError
+from causeway.wire import ssl_context
+
+if TYPE_CHECKING:
+    from causeway.transform.plan import PreparedTransform
+
+_ANSWER_S: Final = 10.0
+_SPARE: Final = 4  # stages more than the file of the start wants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Settings that have passed all checks, with their transforms by link. `applied`: set once they
+    are in force."""
+
+    settings: Settings
+    transforms: Mapping[str, Transforms]
+    prepared: Mapping[str, PreparedTransform]
+    applied: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class StageRoom:
+    """How many `stages` of transforms Spark was started for, with at most so many `lanes`; None:
+    as many as a cluster has cores."""
+
+    stages: int
+    lanes: int | None
+
+    @classmethod
+    def of(cls, settings: Settings, lanes: int | None) -> StageRoom:
+        """Room for the transforms of `settings`. On this machine a few more cost nothing."""
+        wanted = cls(0, lanes).wanted(settings)
+        return cls(wanted + (_SPARE if wanted and is_local(settings.spark) else 0), lanes)
+
+    def wanted(self, settings: Settings) -> int:
+        """How many stages `settings` want."""
+        lanes = (each.lanes for link in settings.links for each in link.transforms)
+        return sum(min(each, self.lanes or each) for each in lanes)
+
+    def compare(self, running: Settings, wanted: Settings) -> Difference:
+        """What `wanted` changes, and what of that only a restart applies."""
+        found = difference(running, wanted)
+        if self.wanted(wanted) > max(self.stages, self.wanted(running)):
+            room = f"Spark was started with room for {self.stages} stages of transforms"
+            found = replace(found, restart=(*found.restart, f"causeway.transforms ({room})"))
+        return found
+
+
+def difference(running: Settings, wanted: Settings) -> Difference:
+    found = []
+    restart = []
+    if running.spark != wanted.spark:
+        restart.append("spark")
+    for field_ in fields(RunSettings):
+        if getattr(running.run, field_.name) != getattr(wanted.run, field_.name):
+            found.append(field_.name)
+            if field_.name not in ("webhook", "progress_interval_s", "deleted_topics_retention_s"):
+                restart.append(field_.name)
+    before = {link.name: link for link in running.links}
+    after = {link.name: link for link in wanted.links}
+    found += [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    if running.heartbeat_links != wanted.heartbeat_links:
+        found.append("heartbeats")
+    return Difference(changes=tuple(found), restart=tuple(restart))
+
+
+class ReloadChecks:
+    def __init__(self, clients: Clients, staging: Staging, engine: Engine, links: Links) -> None:
+        self._clients = clients
+        self._staging = staging
+        self._engine = engine
+        self._links = links
+        self._generation = 0
+
+    def check(self, settings: Settings) -> Change:
+        """Raises CausewayError, which is retriable if a cluster or a registry does not answer."""
+        if not settings.links:
+            raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
+        self._generation += 1
+        before = self._links.transforms
+        transforms = {
+            link.name: Transforms(
+                link,
+                settings.spark,
+                before=before.get(link.name),
+                generation=self._generation,
+            )
+            for link in settings.links
+        }
+        self._check_clusters(settings)
+        staged = [each for known in transforms.values() for each in known.all]
+        prepared = self._staging.check(self._engine.spark, self._staging.lacks(staged))
+        return Change(settings=settings, transforms=transforms, prepared=prepared)
+
+    def _check_clusters(self, settings: Settings) -> None:
+        with clusters() as connect:
+            for client in self._clients.unmet(settings):
+                if client.tls is not None:
+                    ssl_context(client.tls)
+                cluster = connect(client)
+                cluster.bootstrap_check(min(_ANSWER_S, cluster.timeout_s))
+            for link in self._links.changed(settings):
+                BrokerApis(link, Sides.of(link, connect)).check()

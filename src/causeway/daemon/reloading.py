@@ -1,0 +1,250 @@
+"""Takes over a changed file without a restart: notices the change, checks all of the new file, and
+puts it in force as a whole or not at all.
+
+    a look each second ─► the file, or a file that it refers to, has changed
+    SIGHUP, `causeway reload`                                      │
+        └──────────────► read ─► compare ─► check ─► put in force ◄┘ with causeway.reload=on-change
+
+With `on-request`, a change that was only noticed renews certificates, keys and passwords, and the
+status shows that the rest of the file is not in force.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from causeway.config import ClientSettings, Settings, Stamp, stamp_of
+from causeway.config.reading import expiries
+from causeway.daemon.clients import Clients
+from causeway.errors import CausewayError
+from causeway.status import ReloadResult, ReloadStatus
+
+_log = logging.getLogger("causeway.run")
+_LOOK_S: Final = 1.0
+_AGAIN_S: Final = 30.0  # so often a file is tried again that could not be checked
+_WARN_S: Final = 24 * 3600.0  # between two warnings of the same certificate
+_THE_FILE: Final = "the changed file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What another file changes, one line each. `restart`: the changes that only a restart of the
+    process applies, each with the reason."""
+
+    changes: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()
+
+
+class Reloader:
+    """`compare` tells what differs between the settings in force and others. `check` looks at all
+    of the new settings and raises CausewayError if they cannot be used; its result goes to `apply`,
+    which puts the settings in force. `on_renewed` gets the settings of clients with new credentials."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clients: Clients,
+        *,
+        compare: Callable[[Settings, Settings], Difference],
+        check: Callable[[Settings], Any],
+        apply: Callable[[Any], None],
+        on_renewed: Callable[[Mapping[str, ClientSettings]], None],
+    ) -> None:
+        self._running = settings
+        self._rereading = settings.rereading
+        self._files: Mapping[Path, Stamp] = {} if self._rereading is None else self._rereading.files
+        self._clients = clients
+        self._compare, self._check, self._apply = compare, check, apply
+        self._on_renewed = on_renewed
+        self._seen: Mapping[Path, Stamp] | None = None  # at the last look, if that found a change
+        self._again_at: float | None = None
+        self._trouble = ""
+        self._asked: queue.SimpleQueue[tuple[str, Future[ReloadStatus]]] = queue.SimpleQueue()
+        self._come = threading.Event()
+        self._warn_at = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reload", daemon=True)
+        self.status = ReloadStatus(in_force_since_ms=_now_ms())
+        self.expiries = expiries(clients.by_key.values())
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._come.set()
+
+    def ask(self, by: str) -> Future[ReloadStatus]:
+        """Has the file read now, as `by` wishes, such as `SIGHUP`. The result has the outcome. Any
+        thread may call it."""
+        future: Future[ReloadStatus] = Future()
+        self._asked.put((by, future))
+        self._come.set()
+        return future
+
+    @property
+    def running(self) -> Settings:
+        """The settings in force."""
+        return self._running
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.turn()
+                self._warn()
+            except Exception as error:  # the thread must survive
+                _log.error("internal error", exc_info=error)
+            self._come.wait(_LOOK_S)
+            self._come.clear()
+
+    def turn(self) -> None:
+        """Does what was asked for, or looks at the files once."""
+        asked = []
+        while not self._asked.empty():
+            asked.append(self._asked.get())
+        if asked:
+            self._reload(asked[-1][0])
+            for _, future in asked:
+                future.set_result(self.status)
+        elif self._is_due():
+            if self._running.run.reload == "on-change":
+                self._reload(_THE_FILE)
+            else:
+                self._renew()
+
+    def _is_due(self) -> bool:
+        """Whether files have changed, and were the same at two looks: a file may be half written.
+        Or whether it is time for another attempt."""
+        now = {path: stamp_of(path) for path in self._files}
+        if now == self._files:
+            self._seen = None
+            return self._again_at is not None and time.monotonic() > self._again_at
+        settled, self._seen = now == self._seen, now
+        return settled
+
+    def _read(self) -> Settings | CausewayError:
+        self._seen, self._again_at = None, None
+        if self._rereading is None:
+            return CausewayError("read", "the settings again", "they do not come from a file")
+        found, files = self._rereading.attempt()
+        self._files = files
+        if isinstance(found, CausewayError):
+            return found
+        result: Settings = found
+        self._rereading = result.rereading
+        return result
+
+    def _reload(self, by: str) -> None:
+        found = self._read()
+        if isinstance(found, CausewayError):
+            self._refuse(by, ReloadResult.REFUSED, str(found))
+            return
+        difference = self._compare(self._running, found)
+        if difference.restart:
+            reason = "needs a restart: " + "; ".join(difference.restart)
+            self._refuse(by, ReloadResult.NEEDS_RESTART, reason, difference.changes)
+            return
+        try:
+            checked = self._check(found)
+        except CausewayError as error:
+            self._refuse(by, ReloadResult.REFUSED, str(error), difference.changes)
+            if error.retriable:
+                self._again_at = time.monotonic() + _AGAIN_S
+            return
+        self._apply(checked)
+        self._running = found
+        self.expiries, self._warn_at = expiries(self._clients.by_key.values()), 0.0
+        now = _now_ms()
+        result = ReloadResult.APPLIED if difference.changes else ReloadResult.UNCHANGED
+        self._note(
+            ReloadStatus(
+                in_force_since_ms=now if difference.changes else self.status.in_force_since_ms,
+                tried_ms=now,
+                by=by,
+                result=result,
+                changes=difference.changes,
+            )
+        )
+
+    def _refuse(
+        self, by: str, result: ReloadResult, reason: str, changes: tuple[str, ...] = ()
+    ) -> None:
+        self._note(
+            ReloadStatus(
+                in_force_since_ms=self.status.in_force_since_ms,
+                tried_ms=_now_ms(),
+                by=by,
+                result=result,
+                reason=reason,
+                changes=changes,
+                pending=True,
+            )
+        )
+
+    def _note(self, status: ReloadStatus) -> None:
+        before, self.status = self.status, status
+        again = (before.result, before.reason, before.by) == (
+            status.result,
+            status.reason,
+            status.by,
+        )
+        if again and status.by == _THE_FILE:
+            return
+        about = {"by": status.by, "changes": "; ".join(status.changes)}
+        if status.reason is None:
+            _log.info(f"file {status.result}", extra=about)
+        else:
+            _log.warning("file not in force", extra={**about, "reason": status.reason})
+
+    def _renew(self) -> None:
+        """Renews credentials by the changed file. Logs what cannot be used; the next change tries
+        again."""
+        found = self._read()
+        if isinstance(found, CausewayError):
+            self._not_renewed(found)
+            return
+        try:
+            changed = self._clients.renew(found)
+        except CausewayError as error:
+            self._not_renewed(error)
+            self._again_at = time.monotonic() + _AGAIN_S
+            return
+        self._trouble = ""
+        if changed:
+            aliases = dict.fromkeys(settings.alias for settings in changed.values())
+            _log.info("credentials renewed", extra={"clusters": ", ".join(aliases)})
+            self._on_renewed(changed)
+            self.expiries, self._warn_at = expiries(self._clients.by_key.values()), 0.0
+        self._running = self._clients.in_force(self._running)
+        difference = self._compare(self._running, found)
+        pending = bool(difference.changes)
+        if pending and not self.status.pending:
+            about = {"changes": "; ".join(difference.changes)}
+            _log.info("file has changed and is not in force", extra=about)
+        self.status = self.status.replace(pending=pending, changes=difference.changes)
+
+    def _not_renewed(self, error: CausewayError) -> None:
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            _log.warning("credentials not renewed", extra={"reason": self._trouble})
+        self.status = self.status.replace(pending=True, reason=str(error), changes=())
+
+    def _warn(self) -> None:
+        if time.monotonic() < self._warn_at:
+            return
+        self._warn_at = time.monotonic() + _WARN_S
+        for each in self.expiries:
+            if (text := each.warning()) is not None:
+                _log.warning("certificate expires", extra={"reason": text})
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
