@@ -49,7 +49,8 @@ def test_topics_come_and_go_by_a_signal(
     tmp_path: Path,
 ) -> None:
     """A topic is added, excluded, added again, and renamed, while transactions go on in another
-    one, whose lane keeps it. A file with a mistake, and one that needs a restart, change nothing."""
+    one, whose lane keeps it. A file with a mistake changes nothing, nor does one
+    that needs a restart."""
     steady, added = prefix + "steady", prefix + "added"
     source.create_topics([steady, added], 2)
     produce(source, added, "first")

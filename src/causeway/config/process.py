@@ -44,7 +44,6 @@ SPARK = Applies(restart="Spark reads its settings when it starts")
 _CORES = Applies(restart="Spark's cores for lanes are set when it starts")
 _LANES = Applies(restart="a lane gets this value when it starts")
 _SERVER = Applies(restart="the server of the run is set up when the process starts")
-_POSTS = Applies(restart="the sender of events is set up when the process starts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +95,7 @@ class HttpSettings(KeyTable, applies=_SERVER):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WebhookSettings(KeyTable, applies=_POSTS):
+class WebhookSettings(KeyTable, applies=LIVE):
     """Where the leading driver posts events."""
 
     url: Secret = _key(
@@ -206,6 +205,7 @@ class RunSettings(KeyTable):
         "When a running driver puts its changed file in force: as soon as it notices the change, or"
         " when SIGHUP or `causeway reload` asks for it ([changes without a"
         " restart](../how-to/operations.md#change-the-file)).",
+        applies=LIVE,
     )
     http: HttpSettings = HttpSettings(port=None)
     webhook: WebhookSettings | None = None  # its `url` is set

@@ -30,7 +30,7 @@ from causeway.daemon.events import posting
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.links import Links
 from causeway.daemon.partitions import RunOptions, Wish, treatments_of
-from causeway.daemon.reload_checks import Change, ReloadChecks, StageRoom
+from causeway.daemon.reload_checks import CheckedSettings, ReloadChecks, StageRoom
 from causeway.daemon.reloading import Reloader
 from causeway.daemon.spark import Engine, Spark, not_importable, wanted_lanes
 from causeway.daemon.staging import Staging
@@ -138,7 +138,7 @@ class Driver:
         self._links = Links(
             settings, options, self._clusters, self._fleet, self._staging, transforms
         )
-        self._changes: queue.SimpleQueue[Change] = queue.SimpleQueue()
+        self._changes: queue.SimpleQueue[CheckedSettings] = queue.SimpleQueue()
         checks = ReloadChecks(self._clusters, self._staging, self._engine, self._links)
         self._reloader = Reloader(
             settings,
@@ -195,7 +195,7 @@ class Driver:
         """Has the file of the settings read again. Any thread may call it."""
         return self._reloader.ask(by)
 
-    def _apply_soon(self, change: Change) -> None:
+    def _apply_soon(self, change: CheckedSettings) -> None:
         """Has the main thread put `change` in force, and waits until it has."""
         self._changes.put(change)
         while not self.stop.is_set():

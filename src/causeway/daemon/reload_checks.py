@@ -10,30 +10,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from causeway.cluster import clusters
-from causeway.config import RunSettings, Settings, is_local
+from causeway.config import SettingChange, Settings, changes, is_local
 from causeway.control import Transforms
 from causeway.daemon.clients import Clients, Sides
 from causeway.daemon.links import Links
-from causeway.daemon.reloading import Difference
+from causeway.daemon.reloading import FileDifference
 from causeway.daemon.spark import Engine
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import BrokerApis
 from causeway.errors import ConfigError
-from causeway.wire import ssl_context
+from causeway.logins import ssl_context
 
 if TYPE_CHECKING:
     from causeway.transform.plan import PreparedTransform
 
 _ANSWER_S: Final = 10.0
+_LONGEST: Final = 80  # characters of a value that are shown
 _SPARE: Final = 4  # stages more than the file of the start wants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class CheckedSettings:
     """Settings that have passed all checks, with their transforms by link. `applied`: set once they
     are in force."""
 
@@ -62,7 +63,7 @@ class StageRoom:
         lanes = (each.lanes for link in settings.links for each in link.transforms)
         return sum(min(each, self.lanes or each) for each in lanes)
 
-    def compare(self, running: Settings, wanted: Settings) -> Difference:
+    def compare(self, running: Settings, wanted: Settings) -> FileDifference:
         """What `wanted` changes, and what of that only a restart applies."""
         found = difference(running, wanted)
         if self.wanted(wanted) > max(self.stages, self.wanted(running)):
@@ -71,22 +72,26 @@ class StageRoom:
         return found
 
 
-def difference(running: Settings, wanted: Settings) -> Difference:
-    found = []
-    restart = []
-    if running.spark != wanted.spark:
-        restart.append("spark")
-    for field_ in fields(RunSettings):
-        if getattr(running.run, field_.name) != getattr(wanted.run, field_.name):
-            found.append(field_.name)
-            if field_.name not in ("webhook", "progress_interval_s", "deleted_topics_retention_s"):
-                restart.append(field_.name)
-    before = {link.name: link for link in running.links}
-    after = {link.name: link for link in wanted.links}
-    found += [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    if running.heartbeat_links != wanted.heartbeat_links:
-        found.append("heartbeats")
-    return Difference(changes=tuple(found), restart=tuple(restart))
+def difference(running: Settings, wanted: Settings) -> FileDifference:
+    found = changes(running, wanted)
+    return FileDifference(
+        changes=tuple(_line(each) for each in found),
+        restart=tuple(
+            f"{each.place} ({each.applies.restart})" for each in found if each.applies.restart
+        ),
+    )
+
+
+def _line(change: SettingChange) -> str:
+    before, after = (_short(value) for value in (change.before, change.after))
+    return f"{change.place}: {before} → {after}"
+
+
+def _short(value: str | None) -> str:
+    if value is None:
+        return "not set"
+    text = " ".join(value.split())
+    return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text or "empty"
 
 
 class ReloadChecks:
@@ -97,7 +102,7 @@ class ReloadChecks:
         self._links = links
         self._generation = 0
 
-    def check(self, settings: Settings) -> Change:
+    def check(self, settings: Settings) -> CheckedSettings:
         """Raises CausewayError, which is retriable if a cluster or a registry does not answer."""
         if not settings.links:
             raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
@@ -115,7 +120,7 @@ class ReloadChecks:
         self._check_clusters(settings)
         staged = [each for known in transforms.values() for each in known.all]
         prepared = self._staging.check(self._engine.spark, self._staging.lacks(staged))
-        return Change(settings=settings, transforms=transforms, prepared=prepared)
+        return CheckedSettings(settings=settings, transforms=transforms, prepared=prepared)
 
     def _check_clusters(self, settings: Settings) -> None:
         with clusters() as connect:

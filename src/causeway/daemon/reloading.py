@@ -35,7 +35,7 @@ _THE_FILE: Final = "the changed file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class FileDifference:
     """What another file changes, one line each. `restart`: the changes that only a restart of the
     process applies, each with the reason."""
 
@@ -46,14 +46,14 @@ class Difference:
 class Reloader:
     """`compare` tells what differs between the settings in force and others. `check` looks at all
     of the new settings and raises CausewayError if they cannot be used; its result goes to `apply`,
-    which puts the settings in force. `on_renewed` gets the settings of clients with new credentials."""
+    which puts them in force. `on_renewed` gets the settings of clients with new credentials."""
 
     def __init__(
         self,
         settings: Settings,
         clients: Clients,
         *,
-        compare: Callable[[Settings, Settings], Difference],
+        compare: Callable[[Settings, Settings], FileDifference],
         check: Callable[[Settings], Any],
         apply: Callable[[Any], None],
         on_renewed: Callable[[Mapping[str, ClientSettings]], None],

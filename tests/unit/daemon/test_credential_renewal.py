@@ -10,7 +10,7 @@ import pytest
 from causeway.config import ClientSettings
 from causeway.config.reading import clients_of
 from causeway.daemon.clients import Clients
-from causeway.daemon.reloading import Difference, Reloader
+from causeway.daemon.reloading import FileDifference, Reloader
 from causeway.formats import load
 from tests.harness.config_files import mirror, write
 from tests.harness.pems import make_pem
@@ -30,7 +30,7 @@ class Run:
         self._reloader = Reloader(
             settings,
             self.clients,
-            compare=lambda *_: Difference(),
+            compare=lambda *_: FileDifference(),
             check=lambda _: None,
             apply=lambda _: None,
             on_renewed=self.heard.append,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from causeway import filters
-from causeway.config.entries import Entries, Entry, Problems, read
+from causeway.config.entries import Entries, Entry, Problems, note, read
 from causeway.config.key_table import values_of
 from causeway.config.reading.schemas import read_registry
 from causeway.config.settings import LinkSettings, RegistrySettings, TransformSettings
@@ -247,6 +247,7 @@ class _TransformReader:
         path = self.directory / entry.value.strip()
         shown = "the file" if entry.secret else str(path)
         place = f"{entry.place}, {shown}"
+        note(path)
         try:
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
