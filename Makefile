@@ -17,7 +17,7 @@ help: ## List the targets
 
 install: $(STAMP) ## Create .venv with the pinned packages and the causeway command
 
-$(STAMP): requirements.lock requirements-build.lock pyproject.toml producer/pyproject.toml tools/install.py
+$(STAMP): requirements.lock requirements-build.lock requirements-kerberos.lock pyproject.toml producer/pyproject.toml tools/install.py
 	@python="$(PYTHON)"; if [ -n "$$python" ]; then "$$python" tools/install.py; \
 		else echo "causeway: Python 3.11 or later is missing: install it" >&2; exit 1; fi
 	@touch $@
@@ -84,6 +84,7 @@ OF_RUNS := --extra avro --extra aws --extra gcp --extra jks --extra protobuf --e
 lock: $(STAMP) ## Pin the newest versions that pyproject.toml allows
 	@$(LOCKING) --upgrade pyproject.toml producer/pyproject.toml --group dev --output-file requirements.lock
 	@$(LOCKING) --constraint requirements.lock $(OF_RUNS) pyproject.toml --output-file requirements-run.lock
+	@$(LOCKING) --upgrade --group kerberos --output-file requirements-kerberos.lock
 	@$(LOCKING) --upgrade --group build --output-file requirements-build.lock
 	@$(LOCKING) --upgrade --group docs --output-file requirements-docs.lock
 

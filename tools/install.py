@@ -25,6 +25,7 @@ BUILD_LOCK = os.path.join(ROOT, "requirements-build.lock")
 LOCK = os.path.join(ROOT, "requirements.lock")
 SOURCES = ("src", "producer/src", "tests", "bench", "examples")
 RUN_LOCK = os.path.join(ROOT, "requirements-run.lock")
+KERBEROS_LOCK = os.path.join(ROOT, "requirements-kerberos.lock")
 
 
 def missing() -> list[str]:
@@ -80,6 +81,7 @@ def install() -> None:
     )
     exactly = ["--no-deps", "--no-build-isolation"]
     pip_install("packages", [*exactly, "--require-hashes", "-r", LOCK], pinned(LOCK))
+    kerberos(exactly)
     for name, folder in (("causeway", ROOT), ("causeway-producer", PRODUCER)):
         pip_install(name, [*exactly, "--editable", folder], 1)
     # pip compiles all packages but those that can be edited.
@@ -91,6 +93,28 @@ def install() -> None:
     subprocess.run(
         [python, "-m", "causeway.daemon.spark.rehearsal"], capture_output=True, check=False
     )
+
+
+def has_kerberos() -> bool:
+    """Whether MIT's library and its headers are here, against which gssapi is built."""
+    return shutil.which("krb5-config") is not None
+
+
+def kerberos(exactly: list[str]) -> None:
+    """The extra `kerberos`, if it can be built. All else works without it, and its tests are
+    skipped."""
+    if not has_kerberos():
+        return
+    print("Installing Kerberos", flush=True)
+    pip = [os.path.join(VENV, "bin", "python"), "-m", "pip", "--disable-pip-version-check"]
+    command = [*pip, "install", *exactly, "--require-hashes", "-r", KERBEROS_LOCK]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(
+            "causeway: gssapi cannot be built, so Kerberos is missing: install a C compiler, and"
+            " the headers of Python and of Kerberos (libkrb5-dev)",
+            file=sys.stderr,
+        )
 
 
 def install_for_runs() -> None:
@@ -108,6 +132,8 @@ def install_for_runs() -> None:
         run([*pip, "install", *exactly, "-r", BUILD_LOCK], "install build tools")
         print("Building wheels", flush=True)
         run([*pip, *build, *exactly, "-r", RUN_LOCK], "build wheels")
+        if has_kerberos():
+            run([*pip, *build, *exactly, "-r", KERBEROS_LOCK], "build wheels for Kerberos")
         run([*pip, *build, "--no-deps", ROOT], "build causeway")
         found = [os.path.join(wheels, name) for name in sorted(os.listdir(wheels))]
         print("Installing packages", flush=True)

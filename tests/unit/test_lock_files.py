@@ -31,6 +31,7 @@ def normal(requirement: str) -> str:
         ("requirements-run.lock", [*PROJECT["project"]["dependencies"], *EXTRAS]),
         ("requirements-build.lock", [*GROUPS["build"], *PROJECT["build-system"]["requires"]]),
         ("requirements-docs.lock", GROUPS["docs"]),
+        ("requirements-kerberos.lock", GROUPS["kerberos"]),
     ],
 )
 def test_each_requirement_is_pinned_with_a_hash(lock: str, wanted: list[str]) -> None:
@@ -84,6 +85,12 @@ def test_the_images_packages_are_those_that_are_tested() -> None:
     tested = pins("requirements.lock")
     for name, versions in pins("requirements-run.lock").items():
         assert versions == tested[name], name
+
+
+def test_the_extra_of_kerberos_is_pinned_apart() -> None:
+    """It is built against a library of the system, which not every machine has."""
+    assert PROJECT["project"]["optional-dependencies"]["kerberos"] == GROUPS["kerberos"]
+    assert not set(pins("requirements-kerberos.lock")) & set(pins("requirements.lock"))
 
 
 def test_make_lock_renews_it() -> None:

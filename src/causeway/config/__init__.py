@@ -54,6 +54,7 @@ from causeway.config.logins import (
     AssertionSettings,
     AwsSettings,
     GoogleSettings,
+    KerberosSettings,
     OAuthSettings,
     SaslMechanism,
     SaslSettings,

@@ -125,11 +125,15 @@ SECURITY = texts(
         CLUSTER_ID: "The cluster's id: brokers of another cluster are refused. Default: the id in"
         " the progress topic.",
         "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
-        "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM.",
+        "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI"
+        " (Kerberos, Kafka's default).",
         "sasl.jaas.config": "Login module and its options, as for Java clients.",
         "sasl.login.callback.handler.class": "Class of Kafka, Strimzi, Google or Amazon that gets"
         " tokens. Causeway runs no Java class; it does itself what these do.",
         "sasl.client.callback.handler.class": "The one that belongs to the login module.",
+        "sasl.kerberos.service.name": "First part of the brokers' principals, usually `kafka`.",
+        "causeway.krb5.conf": "Kerberos' configuration file. Default: that of the environment"
+        " (`KRB5_CONFIG`, or `java.security.krb5.conf` in `KAFKA_OPTS`), else `/etc/krb5.conf`.",
         "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https), or `file:///PATH`"
         " of a file with a token, which is read again when it changes.",
         "sasl.oauthbearer.client.credentials.client.id": "OAuth client.",

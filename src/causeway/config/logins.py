@@ -12,7 +12,9 @@ from typing import Literal
 
 from causeway.config.values import FrozenMap, Secret, freeze
 
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"]
+SaslMechanism = Literal[
+    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,19 @@ class AwsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KerberosSettings:
+    """The login of `principal`, with or without its realm; None: that of the ticket cache. Either
+    `keytab` or `ticket_cache` is set, to the content of the file in base64. `service`: the first
+    part of the brokers' principals. `krb5_conf`: the text of krb5.conf."""
+
+    service: str
+    principal: str | None = None
+    keytab: Secret = Secret("")
+    ticket_cache: Secret = Secret("")
+    krb5_conf: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaslSettings:
     """`is_delegation_token`: name and password are a delegation token's id and HMAC (SCRAM).
     `aws`: of AWS_MSK_IAM, and of OAUTHBEARER with tokens for MSK."""
@@ -120,3 +135,4 @@ class SaslSettings:
     oauth: OAuthSettings | None = None
     aws: AwsSettings | None = None
     google: GoogleSettings | None = None
+    kerberos: KerberosSettings | None = None

@@ -12,6 +12,7 @@ from causeway.config import AwsSettings, ClientSettings, SaslSettings
 from causeway.errors import AuthenticationError
 from causeway.logins.aws import IamMechanism, iam_payload, iam_token
 from causeway.logins.google import google_tokens
+from causeway.logins.kerberos import KerberosMechanism
 from causeway.logins.oauth import oauth_tokens
 from causeway.logins.scram import StrictScramClient
 
@@ -52,6 +53,7 @@ def remedy(sasl: SaslSettings) -> str:
 
 _REMEDIES = {
     "OAUTHBEARER": "the broker does not accept the token: check client id, scope and audience",
+    "GSSAPI": "check the keytab of the broker, and the clocks",
 }
 
 
@@ -100,6 +102,14 @@ def _msk_iam(
     return IamMechanism(iam_payload(sasl.aws or AwsSettings(), settings.alias, host, timeout_s))
 
 
+def _kerberos(
+    settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float
+) -> Mechanism:
+    if sasl.kerberos is None:
+        raise AuthenticationError("authenticate to", settings.alias, "no principal is set")
+    return KerberosMechanism(sasl.kerberos, settings.alias, host, timeout_s)
+
+
 def _of_library(sasl: SaslSettings, host: str, **options: object) -> Mechanism:
     kind = get_sasl_mechanism(sasl.mechanism)
     return cast(Mechanism, kind(sasl_mechanism=sasl.mechanism, host=host, **options))
@@ -124,4 +134,5 @@ _MECHANISMS: Mapping[str, Callable[[ClientSettings, SaslSettings, str, float], M
     "SCRAM-SHA-512": _scram,
     "OAUTHBEARER": _bearer,
     "AWS_MSK_IAM": _msk_iam,
+    "GSSAPI": _kerberos,
 }

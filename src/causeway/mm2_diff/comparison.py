@@ -17,7 +17,7 @@ from causeway.config.reading import (
     shown_place,
     split_key,
 )
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, PrerequisiteError
 from causeway.formats import YamlEntry, is_yaml, load, read_connectors, read_entries
 from causeway.mm2_diff.behaviour import BehaviourDifference, differences, flows
 
@@ -37,6 +37,7 @@ _AS_THEY_ARE: Final = "batches go on as they are: size and codec are the source'
 _EXACTLY_ONCE: Final = "each record is copied once without it, for readers of uncommitted data too"
 _HTTP: Final = "status and actions are served at causeway.http.port"
 _NO_CONVERTERS: Final = "records are never converted"
+_TICKETS: Final = "a new ticket is taken once half of the old one's life is over"
 # By the end of a key's name; the first that fits counts.
 _NOTES: Final = (
     ("tasks.max", "causeway.lanes says how many lanes share all partitions"),
@@ -66,7 +67,10 @@ _NOTES: Final = (
     ("dedicated.mode.enable.internal.rest", "drivers talk through the progress topic"),
     ("errors.tolerance", "no record is passed over in silence"),
     ("metric.reporters", "metrics are Prometheus', at /metrics"),
-    ("sasl.kerberos.service.name", "Kerberos is not there: PLAIN, SCRAM, OAUTHBEARER or TLS"),
+    ("sasl.kerberos.kinit.cmd", "tickets come from the keytab, without a command"),
+    ("sasl.kerberos.min.time.before.relogin", _TICKETS),
+    ("sasl.kerberos.ticket.renew.jitter", _TICKETS),
+    ("sasl.kerberos.ticket.renew.window.factor", _TICKETS),
 )
 
 
@@ -130,7 +134,7 @@ def _refused(path: Path) -> tuple[str, ...]:
         return (f"connectors of Kafka Connect: causeway convert {path} writes a property file",)
     try:
         load(path)
-    except ConfigError as error:
+    except (ConfigError, PrerequisiteError) as error:
         return tuple(line.strip() for line in str(error).splitlines() if line.strip())
     return ()
 

@@ -12,16 +12,18 @@ from typing import Literal
 from causeway.dev import KafkaVersion
 from causeway.errors import ConfigError
 from tests.harness.kafka.certificates import Certificates
+from tests.harness.kafka.kdc import Kdc
 from tests.harness.kafka.token_server import AUDIENCE, ISSUER, TokenServer
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule",
 }
 _LISTENER = "listener.name.client."
 
@@ -29,8 +31,9 @@ _LISTENER = "listener.name.client."
 @dataclass(frozen=True, kw_only=True)
 class Security:
     """`users` maps names to passwords, for PLAIN and SCRAM; OAUTHBEARER takes its users from
-    `tokens`. `acl` denies whatever no ACL allows to all but `super_users` (and the brokers
-    themselves, who are ANONYMOUS on their own listener). `mutual` asks clients for certificates."""
+    `tokens`, GSSAPI from `kdc`, in which the brokers are `kafka/localhost`. `acl` denies whatever
+    no ACL allows to all but `super_users` (and the brokers themselves, who are ANONYMOUS on their
+    own listener). `mutual` asks clients for certificates."""
 
     protocol: Protocol = "PLAINTEXT"
     mechanisms: tuple[Mechanism, ...] = ()
@@ -38,6 +41,7 @@ class Security:
     certificates: Certificates | None = None
     mutual: bool = False
     tokens: TokenServer | None = None
+    kdc: Kdc | None = None
     acl: bool = False
     super_users: tuple[str, ...] = ("admin",)
 
@@ -49,6 +53,8 @@ class Security:
             problem = "mechanisms go with SASL_PLAINTEXT and SASL_SSL, and only with them"
         elif ("OAUTHBEARER" in self.mechanisms) != (self.tokens is not None):
             problem = "tokens go with OAUTHBEARER, and only with it"
+        elif ("GSSAPI" in self.mechanisms) != (self.kdc is not None):
+            problem = "a KDC goes with GSSAPI, and only with it"
         elif self.acl and not self._sasl and not self.mutual:
             problem = "ACLs need users who say who they are: SASL or mutual TLS"
         if problem:
@@ -56,8 +62,8 @@ class Security:
 
     @property
     def host(self) -> str:
-        """What brokers advertise: a name where certificates are checked against it."""
-        return "localhost" if self._tls else "127.0.0.1"
+        """What brokers advertise: a name if certificates or tickets are checked against it."""
+        return "localhost" if self._tls or self.kdc else "127.0.0.1"
 
     def broker_properties(self, version: KafkaVersion) -> dict[str, str]:
         lines: dict[str, str] = {}
@@ -99,10 +105,13 @@ class Security:
         return options
 
     def jvm_options(self) -> list[str]:
-        if self.tokens is None:
-            return []
-        allowed = self.tokens.keys_url
-        return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={allowed}"]
+        options = []
+        if self.tokens is not None:
+            allowed = self.tokens.keys_url
+            options.append(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={allowed}")
+        if self.kdc is not None:
+            options.append(f"-Djava.security.krb5.conf={self.kdc.krb5_conf}")
+        return options
 
     def java_client(
         self, user: str = "", mechanism: Mechanism | None = None, *, stores: str = "PEM"
@@ -118,6 +127,8 @@ class Security:
                 "sasl.mechanism": chosen,
                 "sasl.jaas.config": self._jaas(chosen, user),
             }
+            if chosen == "GSSAPI":
+                lines["sasl.kerberos.service.name"] = "kafka"
             if chosen == "OAUTHBEARER" and self.tokens is not None:
                 lines["sasl.oauthbearer.token.endpoint.url"] = self.tokens.token_url
                 lines["sasl.login.callback.handler.class"] = (
@@ -163,7 +174,11 @@ class Security:
         options = ""
         if mechanism == "PLAIN":
             options = "".join(f' user_{name}="{word}"' for name, word in self.users.items())
+        elif mechanism == "GSSAPI" and self.kdc is not None:
+            options = f" {self.kdc.keytab_options('kafka/localhost')}"
         lines = {f"{prefix}sasl.jaas.config": f"{module} required{options};"}
+        if mechanism == "GSSAPI":
+            lines[f"{_LISTENER}sasl.kerberos.service.name"] = "kafka"
         if mechanism == "OAUTHBEARER" and self.tokens is not None:
             handler = "OAuthBearerValidatorCallbackHandler"
             lines |= {
@@ -180,6 +195,8 @@ class Security:
         if mechanism == "OAUTHBEARER":
             secret = self.tokens.clients.get(user, "") if self.tokens else ""
             return f'{module} required clientId="{user}" clientSecret="{secret}";'
+        if self.kdc is not None and mechanism == "GSSAPI":
+            return f"{module} required {self.kdc.keytab_options(user)};"
         password = self.users.get(user, "")
         return f'{module} required username="{user}" password="{password}";'
 

@@ -261,7 +261,7 @@ def test_a_key_set_twice_is_reported(tmp_path: Path) -> None:
             "two flows would be called x->B",
         ),
         (PLAIN + "security.protocol=TLS", "must be one of PLAINTEXT, SSL"),
-        (PLAIN + "B.security.protocol=SASL_SSL", "Kafka's default, GSSAPI"),
+        (PLAIN + "B.security.protocol=SASL_SSL", "Kafka's default of sasl.mechanism"),
         (
             PLAIN + "B->A.enabled=true\nreplication.policy.class=IdentityReplicationPolicy",
             "go round for ever through A->B and B->A",
@@ -483,3 +483,9 @@ def test_a_rule_that_hides_origins_is_refused_where_a_long_way_leads_back(tmp_pa
         ConfigError, match=r"A->B: the names that .* B->C and C->A may mirror it back"
     ):
         load(tmp_path, circle + "A->B.causeway.rename = o.* => p\n")
+
+
+def test_the_id_of_a_cluster_reaches_each_of_its_clients(tmp_path: Path) -> None:
+    flow = link(tmp_path, "A.causeway.cluster.id = 4L6g3nShT-eMCtK--X86sw\n")
+    assert flow.source.cluster_id == flow.source_admin.cluster_id == "4L6g3nShT-eMCtK--X86sw"
+    assert flow.target.cluster_id is None

@@ -14,6 +14,7 @@ from causeway.config.reading import login
 from causeway.config.reading.aws import MSK_HANDLER, aws_settings
 from causeway.config.reading.client_reader import ClientReader
 from causeway.config.reading.google import google_settings
+from causeway.config.reading.kerberos import kerberos_settings
 from causeway.config.reading.oauth import CLIENT_ID, ENDPOINT, HANDLER, JAAS, read_oauth
 from causeway.config.values import Secret
 from causeway.errors import ConfigError, PrerequisiteError
@@ -38,13 +39,8 @@ def _mechanism(reader: ClientReader) -> SaslMechanism | None:
     if mechanism in _LOGINS:
         return cast(SaslMechanism, mechanism)
     known = ", ".join(get_args(SaslMechanism))
-    if mechanism != "GSSAPI":
-        cause = f"{reader.shown('sasl.mechanism')} is not supported"
-    elif reader.text("sasl.mechanism"):
-        cause = "GSSAPI (Kerberos) is not supported"
-    else:
-        cause = "not set, and Kafka's default, GSSAPI (Kerberos), is not supported"
-    reader.refuse("sasl.mechanism", f"{cause}, only {known}")
+    shown = reader.shown("sasl.mechanism")
+    reader.refuse("sasl.mechanism", f"{shown} is not supported, only {known}")
     return None
 
 
@@ -56,11 +52,12 @@ def _options(
     if text is None:
         if login_of.is_complete_without_module(reader):
             return {}
-        reader.missing(JAAS, f"{mechanism} needs a login module")
+        default = "" if reader.text("sasl.mechanism") else " (Kafka's default of sasl.mechanism)"
+        reader.missing(JAAS, f"{mechanism}{default} needs a login module")
         return None
     module = login.parse_jaas(text)
     if module.name != login_of.module:
-        known = {each.module for each in _LOGINS.values()} | {"Krb5LoginModule"}
+        known = {each.module for each in _LOGINS.values()}
         found = module.name if module.name in known else "another login module"
         reader.refuse(JAAS, f"{mechanism} needs {login_of.module}, not {found}")
         return None
@@ -125,6 +122,17 @@ def _by_msk(reader: ClientReader, options: Mapping[str, str]) -> SaslSettings | 
     return _msk_iam(reader, "OAUTHBEARER", options)
 
 
+def _kerberos(
+    reader: ClientReader, mechanism: SaslMechanism, options: Mapping[str, str]
+) -> SaslSettings | None:
+    try:
+        kerberos = kerberos_settings(reader, options)
+    except PrerequisiteError as error:
+        reader.refuse("sasl.mechanism", str(error))
+        return None
+    return SaslSettings(mechanism=mechanism, kerberos=kerberos) if kerberos else None
+
+
 def _by_google(reader: ClientReader, options: Mapping[str, str]) -> SaslSettings | None:
     if options:
         named = ", ".join(sorted(options))
@@ -178,4 +186,5 @@ _LOGINS: Mapping[str, _Login] = {
     "AWS_MSK_IAM": _Login(
         module="IAMLoginModule", read=_msk_iam, is_complete_without_module=_always
     ),
+    "GSSAPI": _Login(module="Krb5LoginModule", read=_kerberos),
 }

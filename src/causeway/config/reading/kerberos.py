@@ -1,0 +1,164 @@
+"""Reads a Kerberos login: the options of Krb5LoginModule, the keys beside them, and the files that
+they name."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from causeway.config.entries import note, read_file
+from causeway.config.logins import KerberosSettings
+from causeway.config.reading.client_reader import ClientReader
+from causeway.config.values import Secret
+from causeway.errors import ConfigError, PrerequisiteError
+
+KRB5_CONF: Final = "causeway.krb5.conf"
+SERVICE_NAME: Final = "sasl.kerberos.service.name"
+_JAAS: Final = "sasl.jaas.config"
+_KNOWN_OPTIONS: Final = frozenset(
+    (
+        *("useKeyTab", "keyTab", "useTicketCache", "ticketCache", "principal", "serviceName"),
+        # How Java's module asks a person, keeps keys and tickets, or logs: without meaning here.
+        *("storeKey", "doNotPrompt", "renewTGT", "isInitiator", "refreshKrb5Config", "debug"),
+        *("useFirstPass", "tryFirstPass", "storePass", "clearPass", "useSubjectCredsOnly"),
+    )
+)
+_KRB5_CONFIG: Final = os.environ.get("KRB5_CONFIG")  # the first login of a process changes it
+_FILE: Final = re.compile(r"file:(//)?", re.IGNORECASE)
+_INCLUDE: Final = re.compile(r"(include|includedir)\s+(\S+)\s*")
+_SECTION: Final = re.compile(r"\s*\[[^\]]+\]")
+_INCLUDED: Final = re.compile(r"[\w-]+|[^.].*\.conf", re.ASCII)
+_MOST_INCLUDES: Final = 10  # one in another
+
+
+def kerberos_settings(reader: ClientReader, options: Mapping[str, str]) -> KerberosSettings | None:
+    """The login by the options of Krb5LoginModule. None after a problem, which goes to the
+    reader's problems. Raises PrerequisiteError if this Python has no Kerberos."""
+    _require_library()
+    if unknown := sorted(options.keys() - _KNOWN_OPTIONS):
+        told = "options of the login module that are not supported"
+        reader.refuse(_JAAS, f"{told}: {', '.join(unknown)}")
+        return None
+    service = _service(reader, options)
+    found = _key_or_ticket(reader, options)
+    key, conf = KRB5_CONF, ""
+    try:
+        conf = _krb5_conf(reader.text(key))
+    except ConfigError as error:
+        reader.refuse(key, error)
+        return None
+    if service is None or found is None:
+        return None
+    return KerberosSettings(
+        service=service,
+        principal=options.get("principal") or None,
+        krb5_conf=conf,
+        **found,
+    )
+
+
+def _require_library() -> None:
+    """A file with Kerberos is refused where it is read, not where a lane connects."""
+    try:
+        import gssapi  # noqa: F401 - slow to load, and few need it
+    except (ImportError, OSError) as error:
+        raise PrerequisiteError(
+            "log in by",
+            "GSSAPI (Kerberos)",
+            f"the package gssapi cannot be used: {error}",
+            remedy="pip install 'causeway[kerberos]', which needs MIT's Kerberos library and its"
+            " headers (libkrb5-dev)",
+        ) from None
+
+
+def _service(reader: ClientReader, options: Mapping[str, str]) -> str | None:
+    here, there = options.get("serviceName"), reader.text(SERVICE_NAME)
+    if here and there and here != there:
+        reader.refuse(SERVICE_NAME, "serviceName in the login module says another name")
+    elif not (here or there):
+        reader.missing(SERVICE_NAME, "GSSAPI needs the first part of the brokers' principals")
+    return there or here
+
+
+def _key_or_ticket(reader: ClientReader, options: Mapping[str, str]) -> dict[str, Secret] | None:
+    """The content of the keytab or, without a keytab, of the ticket cache."""
+    if _is_on(options, "useKeyTab"):
+        if missing := [name for name in ("keyTab", "principal") if not options.get(name)]:
+            reader.refuse(_JAAS, f"useKeyTab needs {' and '.join(missing)} in the login module")
+            return None
+        kind, path = "keytab", options["keyTab"]
+    elif _is_on(options, "useTicketCache"):
+        kind, path = "ticket_cache", options.get("ticketCache") or _usual_cache()
+    else:
+        reader.refuse(_JAAS, "the login module needs useKeyTab=true or useTicketCache=true")
+        return None
+    try:
+        content = read_file(Path(_FILE.sub("", path, count=1)))
+    except ConfigError as error:
+        told = "its keyTab" if kind == "keytab" else "its ticket cache (run kinit)"
+        reader.refuse(_JAAS, f"{told} cannot be read: {error.cause}")
+        return None
+    return {kind: Secret(base64.b64encode(content).decode())}
+
+
+def _is_on(options: Mapping[str, str], name: str) -> bool:
+    return options.get(name, "").lower() == "true"
+
+
+def _usual_cache() -> str:
+    """As in Java."""
+    return os.environ.get("KRB5CCNAME") or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108
+
+
+def _krb5_conf(given: str | None) -> str:
+    """The text of the files that `given` names, with a colon between two; else of those of the
+    environment, else of the system. Raises ConfigError."""
+    paths = given or _KRB5_CONFIG or _of_java() or ""
+    if not paths:
+        usual = Path("/etc/krb5.conf")
+        note(usual)
+        return _with_included(usual) if usual.exists() else ""
+    return "\n".join(_with_included(Path(path)) for path in paths.split(":") if path)
+
+
+def _of_java() -> str | None:
+    """The file that Kafka's scripts would give to Java."""
+    try:
+        words = shlex.split(os.environ.get("KAFKA_OPTS", ""))
+    except ValueError:
+        return None
+    start = "-Djava.security.krb5.conf="
+    return next((word.removeprefix(start) for word in words if word.startswith(start)), None)
+
+
+def _with_included(path: Path, depth: int = 0) -> str:
+    """The text of `path` with the files that it includes, because a lane has none of them. After an
+    included file the section of `path` goes on."""
+    if depth > _MOST_INCLUDES:
+        raise ConfigError("read", str(path), "too many files include one another")
+    lines: list[str] = []
+    section = ""
+    for line in read_file(path).decode("utf-8", "replace").splitlines():
+        if (match := _INCLUDE.fullmatch(line)) is None:
+            section = line if _SECTION.match(line) else section
+            lines.append(line)
+            continue
+        lines += [_with_included(each, depth + 1) for each in _included(match[1], Path(match[2]))]
+        lines.append(section)
+    return "\n".join(lines)
+
+
+def _included(directive: str, path: Path) -> list[Path]:
+    if directive == "include":
+        return [path]
+    note(path)
+    try:
+        found = sorted(path.iterdir())
+    except OSError as error:
+        raise ConfigError("read", str(path), (error.strerror or str(error)).lower()) from None
+    return [each for each in found if _INCLUDED.fullmatch(each.name)]

@@ -1,0 +1,222 @@
+"""A real broker and a real KDC: the ways in, tickets that end, and the error of each wrong way."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kafka.protocol.metadata import MetadataRequest
+
+from causeway.cluster import Cluster
+from causeway.config import ClientSettings, KerberosSettings, SaslSettings, Secret
+from causeway.dev import Ports
+from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+from causeway.wire import Connection
+from tests.harness.kafka.cluster import LocalCluster
+from tests.harness.kafka.kdc import Kdc, require_kerberos
+from tests.harness.kafka.security import Security
+from tests.harness.waiting import await_until
+
+pytestmark = pytest.mark.integration
+SESSION_MS = 3_000
+LIFE_S = 4
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    require_kerberos()
+    with Kdc(tmp_path_factory.mktemp("kdc"), skew_s=1) as kdc:
+        for principal in ("kafka/localhost", "causeway"):
+            kdc.add(principal)
+        kdc.add("hasty", life_s=LIFE_S)
+        yield kdc
+
+
+@pytest.fixture(scope="module")
+def broker(kdc: Kdc) -> Iterator[LocalCluster]:
+    """Only `causeway` and `hasty` may do something there, so the broker knows them by name."""
+    security = Security(
+        protocol="SASL_PLAINTEXT",
+        mechanisms=("GSSAPI",),
+        kdc=kdc,
+        acl=True,
+        super_users=("causeway", "hasty"),
+    )
+    properties = {"listener.name.client.gssapi.connections.max.reauth.ms": str(SESSION_MS)}
+    with LocalCluster("K", security=security, properties=properties) as cluster:
+        yield cluster
+
+
+def settings(broker: LocalCluster, kerberos: KerberosSettings) -> ClientSettings:
+    host, port = broker.bootstrap.rsplit(":", 1)
+    return ClientSettings(
+        alias="K",
+        bootstrap=((host, int(port)),),
+        protocol="SASL_PLAINTEXT",
+        sasl=SaslSettings(mechanism="GSSAPI", kerberos=kerberos),
+    )
+
+
+def content(path: Path) -> Secret:
+    return Secret(base64.b64encode(path.read_bytes()).decode())
+
+
+def login(kdc: Kdc, principal: str = "causeway") -> KerberosSettings:
+    return KerberosSettings(
+        service="kafka",
+        principal=f"{principal}@{kdc.realm}",
+        keytab=content(kdc.keytab(f"client-{principal}", principal)),
+        krb5_conf=kdc.krb5_conf.read_text(),
+    )
+
+
+def enter(client: ClientSettings) -> None:
+    with Cluster(client) as cluster:
+        cluster.bootstrap_check()
+        assert cluster.broker_configs(1)
+
+
+def refusal(client: ClientSettings) -> CausewayError:
+    with pytest.raises(CausewayError) as refused:
+        Connection.open(client, *client.bootstrap[0])
+    secret = client.sasl.kerberos.keytab.reveal() if client.sasl and client.sasl.kerberos else ""
+    assert not secret or secret not in str(refused.value)
+    assert "\n" not in str(refused.value)
+    return refused.value
+
+
+def test_by_a_keytab(kdc: Kdc, broker: LocalCluster) -> None:
+    enter(settings(broker, login(kdc)))
+
+
+def test_by_a_principal_without_its_realm(kdc: Kdc, broker: LocalCluster) -> None:
+    enter(settings(broker, replace(login(kdc), principal="causeway")))
+
+
+def test_by_a_ticket_cache(kdc: Kdc, broker: LocalCluster) -> None:
+    cache = content(kdc.ticket_cache("mine", "causeway"))
+    tickets = replace(login(kdc), keytab=Secret(""), ticket_cache=cache)
+    enter(settings(broker, tickets))
+    enter(settings(broker, replace(tickets, principal=None)))
+
+
+def test_tickets_are_renewed_before_they_end(kdc: Kdc, broker: LocalCluster) -> None:
+    """Connections are opened for three lives of a ticket."""
+    client = settings(broker, login(kdc, "hasty"))
+    before = kdc.log.count("hasty@CAUSEWAY.TEST for krbtgt")
+    end = time.monotonic() + 3 * LIFE_S
+    while time.monotonic() < end:
+        enter(client)
+        time.sleep(0.3)
+    assert kdc.log.count("hasty@CAUSEWAY.TEST for krbtgt") >= before + 3
+
+
+def test_logins_share_a_ticket(kdc: Kdc, broker: LocalCluster) -> None:
+    kdc.add("thrifty")
+    client = settings(broker, login(kdc, "thrifty"))
+    for _ in range(5):
+        Connection.open(client, *client.bootstrap[0]).close()
+    assert kdc.log.count("thrifty@CAUSEWAY.TEST for krbtgt") == 1
+    assert kdc.log.count("thrifty@CAUSEWAY.TEST for kafka/localhost") == 1
+
+
+def test_a_ticket_cache_that_has_ended(kdc: Kdc, broker: LocalCluster) -> None:
+    cache = content(kdc.ticket_cache("ended", "hasty"))
+    client = settings(broker, replace(login(kdc, "hasty"), keytab=Secret(""), ticket_cache=cache))
+    enter(client)
+    said: list[CausewayError] = []
+
+    def has_ended() -> bool:
+        try:
+            enter(client)
+        except AuthenticationError as error:
+            said.append(error)
+        return bool(said)
+
+    await_until(has_ended, 60, "the ticket has ended")
+    assert "expired" in said[0].cause.lower()
+
+
+def test_a_session_outlives_its_limit_by_authenticating_again(
+    kdc: Kdc, broker: LocalCluster
+) -> None:
+    client = settings(broker, login(kdc))
+    with Connection.open(client, *client.bootstrap[0]) as connection:
+        first = connection.session_expires_at
+        assert first is not None
+        assert 0 < first - time.monotonic() <= SESSION_MS / 1000
+        time.sleep(max(0.0, first - time.monotonic()))
+        connection.reauthenticate()
+        assert (connection.session_expires_at or 0) > first
+        time.sleep(1)  # past the end of the first session
+        connection.call(MetadataRequest(topics=[]))
+
+
+def test_wrong_logins(kdc: Kdc, broker: LocalCluster) -> None:
+    kdc.add("other")
+    right = login(kdc)
+    cases = [
+        (replace(right, principal="stranger"), "the keytab has no key of stranger"),
+        (replace(right, service="kafak"), "kafak/localhost@CAUSEWAY.TEST not found"),
+        (
+            replace(right, keytab=Secret(base64.b64encode(b"no keytab").decode())),
+            "has no key of causeway",
+        ),
+        (
+            replace(right, principal=None, keytab=Secret(""), ticket_cache=content(kdc.krb5_conf)),
+            "cache",
+        ),
+    ]
+    for kerberos, says in cases:
+        error = refusal(settings(broker, kerberos))
+        assert isinstance(error, AuthenticationError), error
+        assert says in str(error)
+        assert "sasl.jaas.config" in error.remedy
+
+    removed = login(kdc, "other")
+    kdc.remove("other")
+    error = refusal(settings(broker, removed))
+    assert isinstance(error, AuthenticationError)
+    assert "not found in Kerberos database" in str(error)
+
+
+def test_keys_that_were_changed(kdc: Kdc, broker: LocalCluster) -> None:
+    kdc.add("renewed")
+    old = login(kdc, "renewed")
+    kdc.change_keys("renewed")
+    assert isinstance(refusal(settings(broker, old)), AuthenticationError)
+    Connection.open(settings(broker, login(kdc, "renewed")), *settings(broker, old).bootstrap[0])
+
+
+def test_a_kdc_that_does_not_answer(kdc: Kdc, broker: LocalCluster) -> None:
+    right = login(kdc)
+    ports = Ports()
+    conf = right.krb5_conf.replace(str(kdc.port), str(ports.take()))
+    conf = conf.replace(kdc.realm, "AWAY.TEST").partition("[domain_realm]")[0]
+    away = replace(right, principal="causeway@AWAY.TEST", krb5_conf=conf)
+    keytab = kdc.made_up_keytab("away", "causeway@AWAY.TEST")
+    error = refusal(settings(broker, replace(away, keytab=content(keytab))))
+    ports.release()
+    assert isinstance(error, UnreachableError)
+    assert error.retriable
+    assert "AWAY.TEST" in error.cause
+    assert "causeway.krb5.conf" in error.remedy
+
+
+def test_a_user_without_rights(kdc: Kdc, broker: LocalCluster) -> None:
+    kdc.add("nobody")
+    with Cluster(settings(broker, login(kdc, "nobody"))) as cluster:
+        assert cluster.describe_configs(["x"])["x"] is not None
+
+
+def test_after_a_restart_of_the_broker(kdc: Kdc, broker: LocalCluster) -> None:
+    client = settings(broker, login(kdc))
+    with Cluster(client) as cluster:
+        cluster.bootstrap_check()
+        broker.restart()
+        cluster.bootstrap_check()
+        assert cluster.broker_configs(1)
