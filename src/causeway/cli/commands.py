@@ -103,6 +103,7 @@ MEANINGS: Final = (
     Meaning(9, "a running driver did not act in time", _MOVES),
     Meaning(9, "no driver started within 10 minutes", ("wait",)),
     Meaning(9, "no driver answers on this machine", ("lanes",)),
+    Meaning(9, "--running: no driver of the file's flows answers", ("plan",)),
     Meaning(
         10,
         "a concurrent administrative request; nothing was changed",

@@ -101,9 +101,9 @@ def groups(
 
 def lanes(file: FileArgument, as_json: JsonOption = False) -> int:
     """List the lanes of the driver on this machine. Exits with 9 if no driver answers."""
-    from causeway.operate.listing import items
+    from causeway.operate import listing
 
-    found = items(load(file, quiet=True), "lanes")
+    found = listing.lanes(load(file, quiet=True))
     if as_json:
         print_json({"lanes": found})
         return 0

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from causeway.cli.common import console, grid, into, load, print_json, styled, waiting, with_chosen
 from causeway.cli.guard import complain
-from causeway.cli.options import ClustersOption, FileArgument, JsonOption
-from causeway.cli.words import count, duration
-from causeway.errors import CausewayError, PartitionsFailedError
+from causeway.cli.options import ClustersOption, FileArgument, JsonOption, valued
+from causeway.cli.plan_words import changes_in_words, kept_in_words, starts_in_words
+from causeway.cli.words import count
+from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 
 if TYPE_CHECKING:
     from causeway.cli.output import Output
     from causeway.config import TransformSettings
     from causeway.operate.plan import (
-        KeptOffsets,
         LinkPlan,
         OwnTopic,
+        Plan,
         Start,
         TransformPlan,
     )
@@ -27,7 +30,26 @@ _CHANGES = 20  # partitions in the output
 
 
 def command(
-    file: FileArgument, clusters: ClustersOption = None, as_json: JsonOption = False
+    file: FileArgument,
+    clusters: ClustersOption = None,
+    as_json: JsonOption = False,
+    running: Annotated[
+        bool,
+        typer.Option(
+            "--running",
+            help="Show what would change if the running mirror took the file over: topics that "
+            "begin or end, groups, and each setting, with the reason if it needs a restart.",
+        ),
+    ] = False,
+    url: Annotated[
+        str | None,
+        valued(
+            "--url",
+            "URL",
+            "Address of the running mirror, for --running. Default: causeway.http.host and "
+            "causeway.http.port of the file.",
+        ),
+    ] = None,
 ) -> int:
     """Show what `run` would mirror, create and change, and why topics are left out.
 
@@ -36,7 +58,13 @@ def command(
     from causeway.operate.plan import as_json as to_json
     from causeway.operate.plan import plan
 
+    if url is not None and not running:
+        raise ConfigError("use", "--url", "it is only for --running", remedy="add --running")
     settings = into(with_chosen(load(file)), clusters)
+    if running:
+        from causeway.cli.plan_running import show_running
+
+        return _judge_plan(show_running(settings, url, as_json=as_json))
     with waiting() as on_step:
         whole = plan(settings, on_step)
     if as_json:
@@ -48,6 +76,10 @@ def command(
                 out.print()
             _show(out, each)
         _show_internal_topics(out, whole.own)
+    return _judge_plan(whole)
+
+
+def _judge_plan(whole: Plan) -> int:
     problems = [problem.error for each in whole.links for problem in each.problems]
     return _judge(problems + [topic.problem for topic in whole.own if topic.problem is not None])
 
@@ -83,7 +115,7 @@ def _show(out: Output, each: LinkPlan) -> None:
         f"{count(len(each.problems), 'problem')}",
         sep="",
     )
-    changes = _changes(each)
+    changes = changes_in_words(each)
     starts: defaultdict[str, list[Start]] = defaultdict(list)
     for start in each.starts:
         starts[start.topic].append(start)
@@ -98,7 +130,7 @@ def _show(out: Output, each: LinkPlan) -> None:
                 topic.target,
                 *([_treated(treated_by.get(topic.source))] if each.transforms else []),
                 str(topic.partitions),
-                _starts(starts[topic.source]) + _kept(kept.get(topic.source)),
+                starts_in_words(starts[topic.source]) + kept_in_words(kept.get(topic.source)),
                 "; ".join(changes[topic.target]) or "nothing to change",
             )
         out.print(table)
@@ -187,75 +219,3 @@ def _show_internal_topics(out: Output, own: Sequence[OwnTopic]) -> None:
             out.print(f"{topic.topic} on {topic.cluster}: {topic.change}")
         if topic.problem is not None:
             out.print(styled("problem", "red"), str(topic.problem))
-
-
-def _starts(starts: Sequence[Start]) -> str:
-    """Where the partitions of one topic would start, in words."""
-    from causeway.operate.plan import How
-
-    ways: defaultdict[str, list[Start]] = defaultdict(list)
-    for start in starts:
-        match start.how:
-            case How.BEGIN if start.left_out:
-                way = "the end" if start.offset == start.end else "the middle"
-            case How.BEGIN:
-                way = "the first record"
-            case How.GO_ON:
-                way = "its position"
-            case How.SEARCH:
-                way = "after the last record of the target"
-            case How.STOP:
-                way = "nowhere, it would stop"
-        ways[way].append(start)
-    words = []
-    for way, members in ways.items():
-        left_out = sum(start.left_out for start in members)
-        of = f" ({len(members)} of {len(starts)})" if len(ways) > 1 else ""
-        words.append(
-            way + (f": {left_out:,} earlier records are left out" if left_out else "") + of
-        )
-    return "; ".join(words) or "?"
-
-
-def _kept(kept: KeptOffsets | None) -> str:
-    if kept is None:
-        return ""
-    if not kept.fills:
-        return "; same offsets"
-    took = duration(max(1000, 1000 * kept.seconds))
-    return f"; same offsets: {kept.fills:,} are filled first, in about {took}"
-
-
-def _changes(each: LinkPlan) -> defaultdict[str, list[str]]:
-    """The changes of each target topic, in words."""
-    from causeway.control import AlterTopicConfigs, CreateTopic, GrowTopic, SyncConfigs
-
-    words: defaultdict[str, list[str]] = defaultdict(list)
-    for change in each.changes:
-        match change:
-            case CreateTopic():
-                copies = (
-                    "the default number of replicas"
-                    if change.replication_factor == -1
-                    else count(change.replication_factor, "replica")
-                )
-                text = f"create: {count(change.partitions, 'partition')}, {copies}"
-            case GrowTopic():
-                text = f"grow from {change.before} to {change.partitions} partitions"
-            case AlterTopicConfigs() | SyncConfigs():
-                text = "set"
-        configs = () if isinstance(change, GrowTopic) else change.configs
-        if configs:
-            separator = ", " if isinstance(change, CreateTopic) else " "
-            text += separator + " ".join(f"{name}={_value(value)}" for name, value in configs)
-        words[change.topic].append(text)
-    return words
-
-
-def _value(value: str | None) -> str:
-    """A config value as text; None: the default."""
-    from causeway.control import topic_configs
-
-    if value is None:
-        return "(default)"
-    return "unlimited" if value == str(topic_configs.LONG_MAX) else value

@@ -26,6 +26,14 @@ from causeway.config.clients import (
     from_wire,
     to_wire,
 )
+from causeway.config.described import (
+    SALT_BYTES,
+    DescribedSetting,
+    described,
+    digests,
+    equal,
+    restored,
+)
 from causeway.config.entries import (
     Entries,
     Entry,

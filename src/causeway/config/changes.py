@@ -123,7 +123,7 @@ def _changes(scope: Scope, name: str, key: str, pair: _Pair) -> Iterator[Setting
     before, after = (None if row is None else row.value for row in pair)
     if before == after:
         return
-    row = pair[1] or pair[0]
+    row = pair[0] or pair[1]  # the running process knows best
     assert row is not None, "they differ"
     yield SettingChange(
         scope=scope,

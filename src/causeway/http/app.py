@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from causeway.config import RunSettings, Secret, Settings
-from causeway.http import api, connect, geo, shapes
+from causeway.http import api, connect, geo, in_force, shapes
 from causeway.http.actions import Actions
 from causeway.http.actions import router as act_routes
 from causeway.http.answers import answer, refused
@@ -75,6 +75,7 @@ def main_app(
     app.include_router(act_routes(actions, names))
     app.include_router(geo.router(run.views, links, actions))
     app.include_router(translate_routes(settings))
+    app.include_router(in_force.router(lambda: settings))
     app.include_router(connect.router(run.views, links, worker, actions))
 
     @app.get("/openapi.json", include_in_schema=False)

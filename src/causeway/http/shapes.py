@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Meta, field
 
+from causeway.config import DescribedSetting
 from causeway.link_topics import Value
 from causeway.status import Preserved, Rule
 
@@ -249,6 +250,17 @@ class Asked(Shape):
     driver: str | None
     acted: bool | None
     refused: str | None
+
+
+class SettingsInForce(Shape):
+    version: str
+    settings: Sequence[DescribedSetting]
+
+
+class EqualSecrets(Shape):
+    """The ids of the hidden settings whose values have the digests that were sent."""
+
+    equal: list[str]
 
 
 class Task(Shape):

@@ -15,7 +15,7 @@ import pytest
 from causeway.config import HttpSettings, RunSettings, Secret, Settings
 from causeway.errors import AuthenticationError, AuthorizationError, ConfigError, NobodyLeadsError
 from causeway.model import State
-from causeway.operate.listing import events, fits, groups, items, topic_json, topic_lines, topics
+from causeway.operate.listing import events, fits, groups, lanes, topic_json, topic_lines, topics
 from causeway.status import LinkProblem, LinkStatus
 from tests.builders.settings import link
 from tests.builders.status import partition_status
@@ -104,7 +104,7 @@ def settings(port: int | None, token: str | None = TOKEN) -> Settings:
 
 def test_the_driver_is_asked_page_by_page() -> None:
     with serving(Driver) as port:
-        assert items(settings(port), "lanes") == [{"lane": n} for n in range(3)]
+        assert lanes(settings(port)) == [{"lane": n} for n in range(3)]
 
 
 def test_a_driver_of_another_file_or_without_a_right_tells_nothing() -> None:
@@ -112,17 +112,17 @@ def test_a_driver_of_another_file_or_without_a_right_tells_nothing() -> None:
         names = ("X->Y",)
 
     with serving(Other) as port, pytest.raises(NobodyLeadsError, match="runs X->Y"):
-        items(settings(port), "lanes")
+        lanes(settings(port))
     with serving(Driver) as port, pytest.raises(AuthenticationError, match="401") as refused:
-        items(settings(port, "another-token-than-that"), "lanes")
+        lanes(settings(port, "another-token-than-that"))
     assert "another-token" not in str(refused.value)
 
 
 def test_where_no_driver_answers_it_is_said_where_to_ask(port: int) -> None:
     with pytest.raises(NobodyLeadsError, match="run this command on its machine"):
-        items(settings(port), "lanes")
+        lanes(settings(port))
     with pytest.raises(NobodyLeadsError, match="configures no HTTP server"):
-        items(settings(None), "lanes")
+        lanes(settings(None))
 
 
 @contextmanager
@@ -156,6 +156,6 @@ def answering(answer: bytes) -> Iterator[int]:
 def test_what_else_answers_there_is_no_driver(answer: bytes) -> None:
     with (
         answering(answer) as port,
-        pytest.raises(NobodyLeadsError, match=r"ask the driver at 127\.0\.0\.1"),
+        pytest.raises(NobodyLeadsError, match=r"ask the driver at http://127\.0\.0\.1"),
     ):
-        items(settings(port), "lanes")
+        lanes(settings(port))
