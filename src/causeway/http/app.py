@@ -75,7 +75,7 @@ def main_app(
     app.include_router(act_routes(actions, names))
     app.include_router(geo.router(run.views, links, actions))
     app.include_router(translate_routes(settings))
-    app.include_router(in_force.router(lambda: settings))
+    app.include_router(in_force.router(settings))
     app.include_router(connect.router(run.views, links, worker, actions))
 
     @app.get("/openapi.json", include_in_schema=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -29,7 +28,7 @@ class SecretDigests(BaseModel):
     digests: dict[str, str] = Field(max_length=_MOST)
 
 
-def router(in_force: Callable[[], Settings]) -> APIRouter:
+def router(in_force: Settings) -> APIRouter:
     api = APIRouter(prefix="/api/v1/settings", tags=["run"])
     # One at a time: a digest takes a core for a moment, and each request is a guess.
     asking = Asking("secrets", at_once=1)
@@ -37,7 +36,7 @@ def router(in_force: Callable[[], Settings]) -> APIRouter:
     @api.get("", **shapes.answers(shapes.SettingsInForce))
     async def settings() -> Response:
         """All settings in force, of the process, of clusters and of links, without secrets."""
-        found = described(rows_of(in_force()))
+        found = described(rows_of(in_force))
         return answer(shapes.SettingsInForce(version=VERSION, settings=found))
 
     @api.post("/secrets", **shapes.answers(shapes.EqualSecrets))
@@ -45,7 +44,7 @@ def router(in_force: Callable[[], Settings]) -> APIRouter:
         """Which hidden settings are the same as yours. No answer has a secret or a digest."""
         client = request.client.host if request.client else "?"
         _log.info("asked for", extra={"action": "compare secrets", "who": client})
-        rows = rows_of(in_force())
+        rows = rows_of(in_force)
         call = partial(equal, rows, bytes.fromhex(theirs.salt), theirs.digests)
         return answer(shapes.EqualSecrets(equal=await asking.ask(call, {})))
 
