@@ -7,7 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from causeway.records import HEADER, TRANSACTIONAL, as_is, records_of
+from google_crc32c import value
+
+from causeway.records import CODEC_MASK, CRC_START, HEADER, TRANSACTIONAL, as_is, records_of
 from tests.harness.raw_batches import Rec, marker, raw_batch
 
 Place = tuple[str, int]  # topic and partition
@@ -63,14 +65,16 @@ class SourceLog:
             if offsets.start not in self.markers:
                 yield from offsets
 
-    def add(self, first: int, timestamps: Sequence[int], *, size: int) -> None:
+    def add(
+        self, first: int, timestamps: Sequence[int], *, size: int, compressed: bool = False
+    ) -> None:
         """A batch of records with these times, whose key and value tell their offset."""
         offsets = range(first, first + len(timestamps))
         records = [
             Rec(offset=at, timestamp=timestamp, key=b"%d" % at, value=b"%d " % at + bytes(size))
             for at, timestamp in zip(offsets, timestamps, strict=True)
         ]
-        self.batches.append((offsets, raw_batch(records)))
+        self.batches.append((offsets, raw_batch(records, compressed=compressed)))
 
     def add_marker(self) -> None:
         """At its end."""
@@ -125,6 +129,7 @@ class TargetLog:
         self.keeps = keeps
         self.start = 0
         self.batches: list[Appended] = []
+        self.codecs: set[int] = set()  # of batches that were to be appended
         self.series: dict[int, Callable[[], Sequence[int]]] = {}
         self._known: dict[int, _Producer] = {}
 
@@ -146,6 +151,8 @@ class TargetLog:
         in the wrong place."""
         fields = HEADER.unpack_from(raw)
         producer_id, epoch, sequence, count = fields[9:13]
+        assert fields[4] == value(raw[CRC_START:]), "a batch has a wrong CRC"
+        self.codecs.add(fields[5] & CODEC_MASK)
         offsets: list[int] = []
         if not fields[5] & TRANSACTIONAL:  # else it is filler
             offsets = [int((record.key or b"").decode()) for record in records_of(as_is(raw))]

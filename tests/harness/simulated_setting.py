@@ -9,12 +9,19 @@ from typing import Literal
 
 from causeway.link_topics import Outlet
 from causeway.model import Pair
-from causeway.relay import Assignment, Preserve
+from causeway.records import GZIP, LZ4, ZSTD
+from causeway.relay import Assignment, Compression, Preserve
 from tests.harness.simulated_brokers import SOURCE, Brokers
 from tests.harness.simulated_lane import STAGE, copies_of, share_of
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
 
 TOPIC, TOPIC_ID = "t", "a" * 32
+WAYS = (
+    None,
+    Compression(codec=ZSTD, level=1),
+    Compression(codec=LZ4, always=True),
+    Compression(codec=GZIP, level=1, always=True),
+)
 YOUNG_MS, OLD_MS = 1 << 41, 1_600_000_000_000  # as long as brokers tell one from the other
 
 
@@ -27,7 +34,8 @@ class Kind:
     is refused; `crowded`: brokers take few connections from the beginning; `takes`: a batch of
     several records may have so many bytes at the target, which no lane is told; `preserves`: how
     gaps are filled, if each record keeps its offset; `begins`: the least and most offset of the
-    first one then; `filler_from`: see Preserve."""
+    first one then; `filler_from`: see Preserve; `recompressed`: each assignment has another way of
+    compression, and the source's batches come in two codecs."""
 
     links: int = 1
     partitions: int = 4
@@ -47,6 +55,7 @@ class Kind:
     preserves: Literal["markers", "transactions"] | None = None
     begins: tuple[int, int] = (0, 0)
     filler_from: int | None = None
+    recompressed: bool = False
     per_broker: int = 2
     round_trip_s: float = 0.03
 
@@ -67,6 +76,8 @@ class Mirrored:
     stop_at: int | None
     sole_writer: bool
     preserve: Preserve | None
+    chance: random.Random
+    ways: tuple[Compression | None, ...] = (None,)  # of compression; one for each assignment
     settled: bool = True
     assigned: bool = False
 
@@ -101,6 +112,7 @@ class Mirrored:
             metadata_max_age_ms=20_000,
             transform=STAGE if self.transformed else None,
             preserve=self.preserve,
+            compression=self.chance.choice(self.ways),
         )
 
 
@@ -138,7 +150,9 @@ class Setting:
         while at < until:
             records = chance.randint(1, 5)
             size = chance.choice(self.kind.sizes)
-            log.add(at, [self._timestamp() for _ in range(records)], size=size)
+            compressed = self.kind.recompressed and chance.random() < 0.3
+            times = [self._timestamp() for _ in range(records)]
+            log.add(at, times, size=size, compressed=compressed)
             if self.kind.preserves:
                 for _ in range(chance.choice((0, 0, 0, 1, 2))):
                     log.add_marker()
@@ -171,6 +185,9 @@ class Setting:
                 transactional_id=target,
                 filler_from=kind.filler_from,
             ),
+            # Its own, so that a seed makes of other kinds what it made before.
+            chance=random.Random(chance.random() if kind.recompressed else 0),
+            ways=WAYS if kind.recompressed else (None,),
         )
         for number in range(chance.randint(*kind.outlets)):
             outlet = Outlet(

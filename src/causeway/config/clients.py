@@ -115,6 +115,23 @@ class ProducerKeys(ClientKeys):
         " record that is larger is sent all the same. Default: 4 MiB, or less once a broker has"
         " closed connections after large requests.",
     )
+    compression_type: Literal["none", "producer", "gzip", "snappy", "lz4", "zstd"] = key(
+        "compression.type",
+        choice("none", "producer", "gzip", "snappy", "lz4", "zstd"),
+        "none",
+        "Codec in which batches are written that come without compression"
+        " ([when to use it](../how-to/compression.md)). `none` and `producer`: batches keep their"
+        " codec.",
+    )
+    gzip_level: int = key("compression.gzip.level", whole(1, 9, -1), -1, "Level of gzip; -1: 6.")
+    lz4_level: int = key(
+        "compression.lz4.level",
+        whole(1, 17),
+        9,
+        "Level of lz4. As with Java, 9 is the fast compressor; each other level compresses more,"
+        " and takes longer.",
+    )
+    zstd_level: int = key("compression.zstd.level", whole(-131_072, 22), 3, "Level of zstd.")
 
 
 CLUSTER_ID = "causeway.cluster.id"

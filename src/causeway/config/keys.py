@@ -223,6 +223,13 @@ class FlowKeys(FlowSwitch):
         "Maximum bytes per second that are read from the source; `causeway throttle` wins over it."
         " Default: no limit.",
     )
+    recompress: Literal["uncompressed", "always", "never"] = key(
+        "causeway.recompress",
+        choice("uncompressed", "always", "never"),
+        "uncompressed",
+        "Which batches are compressed if the target's `producer.compression.type` names a codec:"
+        " those without compression, all that come in another codec (`always`), or none.",
+    )
     geo: bool = key(
         "causeway.geo",
         BOOL,

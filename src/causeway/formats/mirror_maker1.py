@@ -151,6 +151,7 @@ def load_mm1(
                 control=_NO_CONTROL,
                 transforms=found,
                 throttle_bytes_per_s=flow.throttle_bytes_per_s,
+                recompress=flow.recompress,
             )
         )
     clients = (client for link in links for client in (link.source, link.target))

@@ -35,6 +35,7 @@ class EnabledFlow:
     target: str
     own: Entries
     reader: Entries  # of the source's consumer
+    writer: Entries  # of the target's producer
 
     @property
     def name(self) -> str:
@@ -57,6 +58,7 @@ def flows(entries: Entries, aliases: tuple[str, ...]) -> tuple[EnabledFlow, ...]
             target=target,
             own=flow_entries(entries, source, target, names),
             reader=client_entries(entries, source, target, "source", "consumer"),
+            writer=client_entries(entries, source, target, "target", "producer"),
         )
         for source in aliases
         for target in aliases
@@ -247,6 +249,19 @@ def _own_topics(flow: EnabledFlow, entries: Entries) -> Iterator[BehaviourDiffer
     )
 
 
+def _codec(flow: EnabledFlow, _: Entries) -> Iterator[BehaviourDifference]:
+    entry = flow.writer.get("compression.type")
+    codec = "none" if entry is None else entry.value.strip().lower()
+    which = flow.says("causeway.recompress", "uncompressed").lower()
+    theirs = f"{codec}, whatever they have on the source"
+    what = "codec of batches"
+    if codec in ("none", "producer") or which == "never":
+        yield BehaviourDifference(what, theirs, "as on the source")
+    elif which == "uncompressed":
+        ours = f"as on the source, or {codec} if they come uncompressed"
+        yield BehaviourDifference(what, theirs, ours, f"{flow.name}.causeway.recompress = always")
+
+
 def _limits(_: EnabledFlow, __: Entries) -> Iterator[BehaviourDifference]:
     yield BehaviourDifference(
         "limits of mirrors (size, times, codec)",
@@ -297,6 +312,7 @@ _ALL: Final[tuple[Callable[[EnabledFlow, Entries], Iterator[BehaviourDifference]
     _old_names,
     _internal,
     _own_topics,
+    _codec,
     _limits,
     _process,
 )

@@ -33,7 +33,7 @@ class KeyUse:
     note: str = ""
 
 
-_AS_THEY_ARE: Final = "batches go on as they are: size and codec are the source's"
+_AS_THEY_ARE: Final = "batches go on as they are: their sizes are the source's"
 _EXACTLY_ONCE: Final = "each record is copied once without it, for readers of uncommitted data too"
 _HTTP: Final = "status and actions are served at causeway.http.port"
 _NO_CONVERTERS: Final = "records are never converted"
@@ -42,7 +42,6 @@ _TICKETS: Final = "a new ticket is taken once half of the old one's life is over
 _NOTES: Final = (
     ("tasks.max", "causeway.lanes says how many lanes share all partitions"),
     ("tasks.max.enforce", "there are no tasks: lanes share all partitions"),
-    ("producer.compression.type", f"{_AS_THEY_ARE}; or set compression.type of the target's topic"),
     ("producer.batch.size", _AS_THEY_ARE),
     ("producer.linger.ms", _AS_THEY_ARE),
     ("producer.buffer.memory", "causeway.lane.buffer.bytes is the most that a lane holds"),

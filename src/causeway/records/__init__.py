@@ -43,8 +43,10 @@ from causeway.records.codec import (
     records_of,
     unpacked_size,
 )
+from causeway.records.compress import GZIP, LZ4, SNAPPY, ZSTD
 from causeway.records.filler import FILLER_KEY, FILLER_RECORDS, filler
-from causeway.records.keep import NOTHING, Kept, Unread, keep, newest
+from causeway.records.keep import ANY_CODEC, NOTHING, Kept, Unread, keep, newest
 from causeway.records.plain import PlainRecord
+from causeway.records.repack import repack
 from causeway.records.runs import Gap, dense_runs
 from causeway.records.unpack import keep_freed_memory, unpacked_total

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatch
 
@@ -31,11 +30,11 @@ from causeway.records.batches import (
     Batch,
     read,
 )
+from causeway.records.compress import compress
 from causeway.records.plain import PlainRecord
 from causeway.records.unpack import count_work, unpack
 
 _NO_SIZE_LIMIT = 2**31 - 1
-_PACK = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
 _ATTRIBUTES_AT = 22  # their lower byte
 _COUNT_AT = 57
 _LEGACY_ATTRIBUTES_AT = 17
@@ -75,10 +74,16 @@ def decode(raw: bytes | memoryview, subject: str = "record batch") -> list[Recor
     has_room_for = _TIMES * len(raw)
     plain = _unpacked(memoryview(raw), max(UNPACKED_BYTES, has_room_for), subject)
     records = int.from_bytes(plain[_COUNT_AT:HEADER_SIZE], "big", signed=True)
-    if records * _RECORD_BYTES > max(_RECORDS_BYTES, has_room_for):
+    if has_too_many_records(records, has_room_for):
         raise TooLargeError("decode", subject, f"{records} records are too many to unpack")
     count_work(records * _RECORD_BYTES)
     return _read(plain, subject)
+
+
+def has_too_many_records(count: int, least_bytes: int = 0) -> bool:
+    """Whether `decode` refuses a batch of so many records, if `least_bytes` of memory are allowed
+    at least."""
+    return count * _RECORD_BYTES > max(_RECORDS_BYTES, least_bytes)
 
 
 def _unpacked(raw: memoryview, most: int, subject: str) -> memoryview:
@@ -171,7 +176,7 @@ def build(
             PlainRecord(index, timestamp, record.key, record.value, record.headers)
             for index, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
         )
-        payload = _PACK[codec](plain) if codec else plain
+        payload = compress(codec, plain) if codec else plain
     return Batch(
         payload=payload,
         codec=codec,
@@ -200,7 +205,7 @@ def _encode(records: Sequence[Record], timestamps: Sequence[int], codec: int) ->
 
 def pack(payload: bytes, codec: int) -> tuple[bytes, int]:
     """`payload` compressed, and its codec: none if compression gains nothing."""
-    packed = _PACK[codec](payload) if codec else payload
+    packed = compress(codec, payload) if codec else payload
     return (packed, codec) if len(packed) < len(payload) else (payload, 0)
 
 

@@ -60,6 +60,9 @@ _batch = fast_tuple(Batch)
 _CHECKED = Struct(f"{HEADER_SIZE - CRC_START}s")  # the header's bytes that the CRC is of
 
 
+ANY_CODEC = (1 << (CODEC_MASK + 1)) - 1  # a bit for each codec
+
+
 @dataclass(slots=True)
 class Kept:
     """`batches`: dense and in order. `position`: the next source offset to fetch; everything below
@@ -75,11 +78,13 @@ class Unread(NamedTuple):
     flow, where the target is sure to refuse all that follows one that it refuses as damaged. It is
     where it knows our producer, which it may forget by the time of the newest batch: so where the
     batch before it is not older than `since`, in ms. `before`: that of the last one, -1: of none.
+    `codecs`: has a bit for each codec that such a batch may have.
     """
 
     most_bytes: int
     since: int
     before: int
+    codecs: int = ANY_CODEC
 
 
 NOTHING = Unread(0, 0, -1)
@@ -129,7 +134,7 @@ def _keep_all(
     unread: Unread,
 ) -> None:
     batches = kept.batches
-    most_bytes, since, before = unread
+    most_bytes, since, before, codecs = unread
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     aborting: set[int] = set()
     at, end = 0, len(data)
@@ -147,7 +152,7 @@ def _keep_all(
             raise ProtocolError("read", subject, what)
         after = at
         if length > SMALL_BATCH and before >= since:
-            after = _keep_unread(data, at, kept, most_bytes, since, before)
+            after = _keep_unread(data, at, kept, Unread(most_bytes, since, before, codecs))
         elif length <= SMALL_BATCH and not aborted:
             unpacked = True
             after = _keep_small(data, at, kept, subject)
@@ -222,11 +227,10 @@ def _keep_all(
         at = stop
 
 
-def _keep_unread(
-    data: memoryview, start: int, kept: Kept, most_bytes: int, since: int, before: int
-) -> int:
+def _keep_unread(data: memoryview, start: int, kept: Kept, unread: Unread) -> int:
     """Passes on the run of batches at `start` that stay unread; returns the place after. See
     `Unread`."""
+    most_bytes, since, before, codecs = unread
     most_length = most_bytes - LENGTH_OVERHEAD
     keep_batch = kept.batches.append
     unpack, checked = HEADER.unpack_from, _CHECKED.unpack_from
@@ -254,6 +258,7 @@ def _keep_unread(
             or stop > end
             or magic != MAGIC
             or attributes & _OTHERWISE
+            or not codecs >> (attributes & CODEC_MASK) & 1
             or count != last_delta + 1
             or not 0 < count < length  # so that the sequences under way stay below 2**31
             or base < following

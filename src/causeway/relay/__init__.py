@@ -12,6 +12,7 @@ from causeway.relay.messages import (
     Assign,
     Assignment,
     Clusters,
+    Compression,
     Drain,
     Drained,
     FlowReport,

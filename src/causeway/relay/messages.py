@@ -18,6 +18,7 @@ from msgspec import Meta, json
 
 from causeway.link_topics import Filled, Outlet, Transformed, Value
 from causeway.model import Loss, Pair, Spread, State, TopicPartition
+from causeway.records import ANY_CODEC
 
 
 class _ControlMessage(Value, forbid_unknown_fields=True, omit_defaults=True):
@@ -42,6 +43,20 @@ class Preserve(_ControlMessage):
     transactional_id: str  # prefix of the ids that fill gaps
     filler_from: int | None = None
     stops: bool = False
+
+
+class Compression(_ControlMessage):
+    """How batches are compressed before they are sent. `codec`, `level`: as `records.repack` takes
+    them. `always`: also batches that come in another codec."""
+
+    codec: int
+    level: int | None = None
+    always: bool = False
+
+    @property
+    def as_is_codecs(self) -> int:
+        """A bit for each codec that batches keep."""
+        return 1 << self.codec if self.always else ANY_CODEC ^ 1
 
 
 class Assignment(_ControlMessage):
@@ -73,6 +88,7 @@ class Assignment(_ControlMessage):
     transform: str | None = None  # key of the stage that its records go through
     treated: bool = False  # its records go through the link's treatment before all else
     preserve: Preserve | None = None  # None: offsets are translated
+    compression: Compression | None = None  # None: batches keep their codec
     source_cluster: str | None = None  # the clusters' ids: brokers of others are refused
     target_cluster: str | None = None
 

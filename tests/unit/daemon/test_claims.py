@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -19,6 +19,7 @@ from causeway.daemon.partitions.decisions import (
 )
 from causeway.link_topics import PartitionProgress, decode_entry, encode_entry
 from causeway.model import NO_TOPIC_ID, Pair, State
+from causeway.relay import Compression
 from tests.builders.decisions import claim, decide
 from tests.builders.records import ADOPT, BEGUN, EMPTY, FROM, NO_WISH, TOPIC, progress
 from tests.builders.settings import BY_KEY, LINK, link
@@ -229,6 +230,35 @@ def test_an_assignment_has_what_a_lane_needs() -> None:
     assert (made.topic_id, made.leader_epoch, made.transform) == (TOPIC.source_id, 2, "stage")
     assert made.outlets == progress().outlets
     assert made.max_message_bytes == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("keys", "recompress", "expected"),
+    [
+        ({}, "always", None),
+        ({"compression_type": "none"}, "always", None),
+        ({"compression_type": "producer"}, "always", None),
+        ({"compression_type": "zstd"}, "never", None),
+        ({"compression_type": "zstd"}, "uncompressed", Compression(codec=4, level=3)),
+        (
+            {"compression_type": "zstd", "zstd_level": 9, "lz4_level": 3},
+            "always",
+            Compression(codec=4, level=9, always=True),
+        ),
+        (
+            {"compression_type": "lz4", "zstd_level": 9, "lz4_level": 3},
+            "uncompressed",
+            Compression(codec=3, level=3),
+        ),
+        ({"compression_type": "gzip"}, "uncompressed", Compression(codec=1, level=-1)),
+        ({"compression_type": "snappy"}, "uncompressed", Compression(codec=2)),
+    ],
+)
+def test_an_assignment_has_the_codec_of_the_target_s_writer(
+    keys: dict[str, Any], recompress: Literal["always", "never"], expected: Compression | None
+) -> None:
+    one = replace(LINK, target=replace(LINK.target, **keys), recompress=recompress)
+    assert assignment(TOPIC, progress(), one).compression == expected
 
 
 def test_what_stopped_for_another_name_goes_on_under_the_one_before() -> None:

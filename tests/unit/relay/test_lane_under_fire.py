@@ -46,6 +46,12 @@ KINDS = {
     "old and young, transformed, shared outlets": Kind(
         mixed=True, partitions=3, outlets=TWO, shared=True, transformed=True, refusals=0.05
     ),
+    "recompressed": Kind(recompressed=True),
+    "recompressed, several outlets": Kind(recompressed=True, outlets=SOME, refusals=0.1),
+    "recompressed, transformed": Kind(recompressed=True, outlets=SOME, transformed=True),
+    "recompressed, targets that take less": Kind(recompressed=True, outlets=SOME, takes=2_000),
+    "recompressed, old and young": Kind(recompressed=True, mixed=True, refusals=0.0),
+    "recompressed, offsets kept": Kind(recompressed=True, preserves="markers", begins=(0, 3)),
     "offsets kept by markers": Kind(preserves="markers", begins=(0, 3)),
     "offsets kept by markers, refusals": Kind(preserves="markers", refusals=0.1),
     "offsets kept by transactions": Kind(preserves="transactions", begins=(0, 3)),

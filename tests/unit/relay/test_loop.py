@@ -26,7 +26,7 @@ def test_answers_that_take_long_do_not_keep_it_from_the_driver(
 
     control = SimpleNamespace(address="127.0.0.1", send=None, receive=receive)
     lane = LaneLoop(0, cast(Any, control), "secret")
-    lane._relay = cast(Any, "one that has begun")
+    lane._relay = cast(Any, SimpleNamespace(unfinished=False))
     monkeypatch.setattr(lane, "_turn", lambda _, at: turns.append(at))
     monkeypatch.setattr(time, "monotonic", lambda: now)
     pairs = [socket.socketpair() for _ in range(8)]

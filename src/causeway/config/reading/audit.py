@@ -70,7 +70,13 @@ _FINE, _NOT_YET = Finding(KeyEffect.ACTS), Finding(KeyEffect.NOT_YET)
 _IN_PRODUCER_FILE = Finding(KeyEffect.MISPLACED, "write it in the producer's file")
 _LIKE_A_KEY = re.compile(r"([\w.-]+->)?[\w-]+(\.[a-z]+([_-][a-z]+)*)+", re.ASCII)
 _MM1_FLOW = frozenset(
-    {"causeway.delivery", "causeway.on.data.loss", "causeway.throttle.bytes.per.second", TRANSFORMS}
+    {
+        "causeway.delivery",
+        "causeway.on.data.loss",
+        "causeway.recompress",
+        "causeway.throttle.bytes.per.second",
+        TRANSFORMS,
+    }
 )
 _MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 

@@ -32,7 +32,8 @@ from causeway.daemon.partitions.decisions import (
 from causeway.errors import CausewayError, DivergedError
 from causeway.link_topics import Outlet, PartitionProgress
 from causeway.model import State, TopicPartition, same_topic
-from causeway.relay import Assignment, Preserve, TreatmentStep
+from causeway.records import GZIP, LZ4, SNAPPY, ZSTD
+from causeway.relay import Assignment, Compression, Preserve, TreatmentStep
 
 _MOST_EARLIER = 32  # producer ids of earlier claims, of one partition
 
@@ -117,6 +118,22 @@ def target_deleted(progress: PartitionProgress, topic: MirroredTopic) -> str:
     return f"{topic.target} was deleted on the target ({claim_checks.ACT})"
 
 
+def compression(link: LinkSettings) -> Compression | None:
+    """How lanes compress the batches of `link`; None: they keep their codec."""
+    writer = link.target
+    by_type = {
+        "gzip": (GZIP, writer.gzip_level),
+        "snappy": (SNAPPY, None),
+        "lz4": (LZ4, writer.lz4_level),
+        "zstd": (ZSTD, writer.zstd_level),
+    }
+    found = by_type.get(writer.compression_type)
+    if found is None or link.recompress == "never":
+        return None
+    codec, level = found
+    return Compression(codec=codec, level=level, always=link.recompress == "always")
+
+
 def assignment(
     topic: MirroredTopic,
     progress: PartitionProgress,
@@ -145,6 +162,7 @@ def assignment(
         max_partition_bytes=link.fetch.max_partition_bytes,
         metadata_max_age_ms=link.fetch.metadata_max_age_ms,
         transform=stage,
+        compression=compression(link),
         treated=bool(link.treatments_of(progress.topic)),
         preserve=Preserve(
             begin=progress.offsets_from,

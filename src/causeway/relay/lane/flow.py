@@ -221,6 +221,9 @@ class Flow:
             outlets[0].gaps = Gaps(assignment.preserve)
         for outlet in outlets:
             outlet.as_is_bytes = assignment.max_message_bytes
+            if assignment.compression is not None:
+                outlet.compression = assignment.compression
+                outlet.as_is_codecs = assignment.compression.as_is_codecs
         start = min(outlet.start for outlet in outlets)
         return cls(
             assignment=assignment,

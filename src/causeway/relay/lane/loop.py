@@ -233,6 +233,8 @@ class LaneLoop:
     def _timeout(self) -> float:
         if self._relay is None:  # nothing to report before the driver has sent the clusters
             return TICK_S
+        if self._relay.unfinished:
+            return 0.0
         return max(0.0, min(TICK_S, self._report_at - time.monotonic()))
 
     def _turn(self, relay: Relay, now: float) -> None:

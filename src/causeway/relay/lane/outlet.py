@@ -14,6 +14,7 @@ from causeway.errors import ProtocolError
 from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.records import (
+    ANY_CODEC,
     HEADER_SIZE,
     MERGED_BYTES,
     MERGED_RECORDS,
@@ -24,10 +25,11 @@ from causeway.records import (
     cut,
     fast_tuple,
     merge,
+    repack,
     unpacked_size,
 )
 from causeway.relay.lane.gaps import Gaps
-from causeway.relay.messages import Trace
+from causeway.relay.messages import Compression, Trace
 
 UNKNOWN = -1
 MAX_MESSAGE_BYTES = 1_048_588  # Kafka's default
@@ -75,9 +77,10 @@ class OutletState:
     gap; `straight_to`: up to where it has not changed since. `resumed`: the lowest pair from which
     a recovery since the last report has resumed. `newest`: source and target
     offset of the newest record acknowledged, of the first where one became several.
-    `as_is_bytes`: batches up to this size go as they are. `most_unpacked`: without compression a
-    batch may be no larger, as the target refused a larger one; None: any size. `gaps`: if it keeps
-    the source's offsets.
+    `as_is_bytes`: batches up to this size, in one of `as_is_codecs` (a bit each), go as they are.
+    `compression`: how others are compressed; None: they keep their codec. `most_unpacked`: without
+    compression a batch may be no larger, as the target refused a larger one; None: any size.
+    `gaps`: if it keeps the source's offsets.
     """
 
     spec: Outlet
@@ -94,6 +97,8 @@ class OutletState:
     remembered_until: float = 0.0
     append_times: bool = False
     as_is_bytes: int = MAX_MESSAGE_BYTES
+    as_is_codecs: int = ANY_CODEC
+    compression: Compression | None = None
     most_unpacked: int | None = None
     breaks: list[Pair] = field(default_factory=list)
     straight_to: Pair | None = None
@@ -123,6 +128,13 @@ class OutletState:
             end=pair.target,
             exclusive=spec.exclusive,
         )
+
+    def compressed(self, batch: Batch) -> Batch:
+        """`batch` as it is sent."""
+        compression = self.compression
+        if compression is None or self.as_is_codecs >> batch.codec & 1:
+            return batch
+        return repack(batch, compression.codec, compression.level)
 
     def may_send(self, now: float) -> bool:
         return not self.unanswered or now < self.remembered_until or not self.idempotent
@@ -274,20 +286,24 @@ LEAST_BATCH_BYTES: Final = 1024  # refusals by the target make no batch smaller 
 
 
 def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
-    """The outlet's next batch. If it can be cut, it is no larger than `max_message_bytes`, and
-    without compression no larger than `outlet.most_unpacked`.
+    """The outlet's next batch, in the codec in which it is sent. If it can be cut, it is no larger
+    than `max_message_bytes`, and without compression no larger than `outlet.most_unpacked`.
 
     A single record that is too large is sent as it is: the broker's refusal names the reason. A
     batch that cannot be unpacked is sent as it is, too.
     """
     batch = outlet.take()
-    if parts := _parts(outlet, batch, max_message_bytes):
+    if batch.size <= SMALL_BATCH and outlet.pending:
+        batch = _merged(outlet, batch, max_message_bytes)
+    compressed = outlet.compressed(batch)
+    if compressed.size > max_message_bytes >= batch.size:
+        compressed = batch  # in its own codec it fits
+    # Parts are made of the batch as it came, so that each is compressed once, at the right level.
+    if parts := _parts(outlet, batch, compressed.size, max_message_bytes):
         for part in reversed(parts):
             outlet.put_back(part)
         return next_batch(outlet, max_message_bytes)
-    if batch.size > SMALL_BATCH or not outlet.pending:
-        return batch
-    return _merged(outlet, batch, max_message_bytes)
+    return compressed
 
 
 def send_smaller(outlet: OutletState, refused: Sent, max_message_bytes: int) -> bool:
@@ -313,11 +329,12 @@ def send_smaller(outlet: OutletState, refused: Sent, max_message_bytes: int) -> 
     return True
 
 
-def _parts(outlet: OutletState, batch: Batch, max_message_bytes: int) -> list[Batch]:
-    """The parts in which `batch` must be sent; none if it is sent as it is."""
+def _parts(outlet: OutletState, batch: Batch, size: int, max_message_bytes: int) -> list[Batch]:
+    """The parts in which `batch` must be sent, whose size is `size` then; none if it is sent as a
+    whole."""
     if batch.records < 2:
         return []
-    count = -(-batch.size // max_message_bytes)
+    count = -(-size // max_message_bytes)
     try:
         if (most := outlet.most_unpacked) is not None:
             count = max(count, -(-unpacked_size(batch) // most))

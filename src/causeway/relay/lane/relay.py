@@ -142,6 +142,11 @@ class Relay:
         else:
             self.connections.await_source(rest_s)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is work for the next turn, whatever arrives."""
+        return any(target.unfinished for target in self.connections.targets)
+
     def take_over(self, flow: Flow) -> None:
         """Takes over a flow from another lane, whose requests may still arrive."""
         self.connections.expect(flow.assignment)

@@ -298,7 +298,8 @@ def _unread(flow: Flow, fetched: Fetched) -> Unread:
         or not outlets[0].idempotent
     ):
         return NOTHING
-    return Unread(outlets[0].as_is_bytes, young_since_ms(), flow.newest_kept)
+    outlet = outlets[0]
+    return Unread(outlet.as_is_bytes, young_since_ms(), flow.newest_kept, outlet.as_is_codecs)
 
 
 def _first(kept: Kept, count: int) -> Kept:

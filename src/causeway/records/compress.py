@@ -1,0 +1,63 @@
+"""Compression as Kafka's Java producers do it: their framing, their levels and their defaults.
+
+    gzip     1 to 9, default 6 (Java says -1)
+    snappy   no level; Java's framing (xerial), in blocks of 32 kB
+    lz4      1 to 17, default 9: independent blocks, no checksum of the content
+    zstd     -131072 to 22, default 3
+
+Java's lz4 has two compressors. The default level means the fast one; each other level means the
+thorough one, which treats all levels above 12 as 12. Source: Lz4BlockOutputStream of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+from aiokafka.codec import snappy_encode
+
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4  # as in a batch's attributes
+GZIP_LEVEL: Final = 6
+LZ4_LEVEL: Final = 9
+ZSTD_LEVEL: Final = 3
+_GZIP_FRAME: Final = 31  # zlib's window bits, for a gzip header
+_LZ4_FAST: Final = 0
+_LZ4_THOROUGH: Final = range(3, 13)  # the levels that lz4 knows of its thorough compressor
+
+
+def compress(codec: int, payload: bytes | memoryview, level: int | None = None) -> bytes:
+    """`payload` in `codec` (1 to 4), at `level` of Kafka's producers; None: their default. Snappy
+    has no levels."""
+    return _CODECS[codec](payload, level)
+
+
+def _gzip(payload: bytes | memoryview, level: int | None) -> bytes:
+    return zlib.compress(payload, GZIP_LEVEL if level in (None, -1) else level, _GZIP_FRAME)
+
+
+def _snappy(payload: bytes | memoryview, _: int | None) -> bytes:
+    return bytes(snappy_encode(payload))
+
+
+def _lz4(payload: bytes | memoryview, level: int | None) -> bytes:
+    if level in (None, LZ4_LEVEL):
+        chosen = _LZ4_FAST
+    else:
+        chosen = max(_LZ4_THOROUGH.start, min(level, _LZ4_THOROUGH.stop - 1))
+    frame = cramjam.lz4.Compressor(level=chosen, content_checksum=False, block_linked=False)
+    frame.compress(bytes(payload))  # it takes no view
+    return bytes(frame.finish())
+
+
+def _zstd(payload: bytes | memoryview, level: int | None) -> bytes:
+    return bytes(cramjam.zstd.compress(payload, level=ZSTD_LEVEL if level is None else level))
+
+
+_CODECS: Final[dict[int, Callable[[bytes | memoryview, int | None], bytes]]] = {
+    GZIP: _gzip,
+    SNAPPY: _snappy,
+    LZ4: _lz4,
+    ZSTD: _zstd,
+}
