@@ -44,10 +44,10 @@ class DeniedError(Exception):
     """Why the broker refuses a login."""
 
 
-def payload_principal(
+def payload_key(
     payload: bytes, host: str, region: str, keys: Mapping[str, Key], now: datetime
-) -> str:
-    """Who logs in by a payload of AWS_MSK_IAM to the broker `host`. Raises DeniedError."""
+) -> Key:
+    """The key that logs in by a payload of AWS_MSK_IAM to the broker `host`. Raises DeniedError."""
     try:
         given: dict[str, str] = json.loads(payload)
     except ValueError:
@@ -60,11 +60,11 @@ def payload_principal(
     if strange := given.keys() - known:
         raise DeniedError(f"unknown fields {sorted(strange)}")
     query = {name: given[key] for key, name in _KEYS.items() if key in given}
-    return _principal(query, given.get("x-amz-signature", ""), host, region, keys, now)
+    return _key(query, given.get("x-amz-signature", ""), host, region, keys, now)
 
 
-def token_principal(token: bytes, region: str, keys: Mapping[str, Key], now: datetime) -> str:
-    """Who logs in by a token of OAUTHBEARER. Raises DeniedError."""
+def token_key(token: bytes, region: str, keys: Mapping[str, Key], now: datetime) -> Key:
+    """The key that logs in by a token of OAUTHBEARER. Raises DeniedError."""
     if b"=" in token:
         raise DeniedError("the token has padding")
     url = urlsplit(base64.urlsafe_b64decode(token + b"=" * (-len(token) % 4)).decode())
@@ -75,17 +75,17 @@ def token_principal(token: bytes, region: str, keys: Mapping[str, Key], now: dat
     if not query.pop("User-Agent", ""):
         raise DeniedError("no user agent")
     signature = query.pop("X-Amz-Signature", "")
-    return _principal(query, signature, host, region, keys, now)
+    return _key(query, signature, host, region, keys, now)
 
 
-def _principal(
+def _key(
     query: Mapping[str, str],
     signature: str,
     host: str,
     region: str,
     keys: Mapping[str, Key],
     now: datetime,
-) -> str:
+) -> Key:
     if query.get("Action") != "kafka-cluster:Connect":
         raise DeniedError("not kafka-cluster:Connect")
     if query.get("X-Amz-Algorithm") != "AWS4-HMAC-SHA256":
@@ -109,7 +109,7 @@ def _principal(
         raise DeniedError("The security token included in the request is expired")
     if not hmac.compare_digest(signature_of(query, host, key.secret), signature):
         raise DeniedError("the signature does not match")
-    return key.principal
+    return key
 
 
 def signature_of(query: Mapping[str, str], host: str, secret: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 from causeway.config import AwsSettings
 from causeway.logins.aws import IamMechanism, iam_payload, iam_token, region_of
 from tests.harness.msk.library import MskLibrary, msk_library
-from tests.harness.msk.signatures import DeniedError, Key, payload_principal, token_principal
+from tests.harness.msk.signatures import DeniedError, Key, payload_key, token_key
 
 AGENT = "user-agent"
 KEYS = {
@@ -93,7 +93,7 @@ def test_the_payload_is_that_of_amazons_library(
     assert ours[AGENT].startswith("causeway/")
     keys = {key.id: key}
     for each in (payload, json.dumps(theirs).encode()):
-        assert payload_principal(each, host, BROKERS[host], keys, now) == key.principal
+        assert payload_key(each, host, BROKERS[host], keys, now) == key
 
 
 def test_the_token_is_that_of_amazons_library(
@@ -108,7 +108,7 @@ def test_the_token_is_that_of_amazons_library(
     assert without("User-Agent", our_query) == without("User-Agent", query)
     assert our_query["User-Agent"].startswith("causeway/")
     for each in (ours, theirs):
-        assert token_principal(each.encode(), DEFAULT_REGION, {key.id: key}, now) == key.principal
+        assert token_key(each.encode(), DEFAULT_REGION, {key.id: key}, now) == key
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_harness_refuses_what_is_wrong(
     host = next(iter(BROKERS))
     payload = json.loads(iam_payload(AwsSettings(), "A", host, 1))
     now = datetime.now(UTC)
-    assert payload_principal(json.dumps(payload).encode(), host, "us-east-1", {key.id: key}, now)
+    assert payload_key(json.dumps(payload).encode(), host, "us-east-1", {key.id: key}, now)
     changed = json.dumps(payload | change).encode()
     with pytest.raises(DeniedError):
-        payload_principal(changed, host, "us-east-1", {key.id: key}, now)
+        payload_key(changed, host, "us-east-1", {key.id: key}, now)
