@@ -63,6 +63,15 @@ class MskLibrary:
             handler.handle(callbacks)
             return str(callbacks[0].token().value())
 
+    def node_count(self, client: Mapping[str, str], properties: Mapping[str, str]) -> int:
+        """How many brokers a client of Kafka's finds that logs in by this library."""
+        with self._set(properties):
+            admin = self._jvm.org.apache.kafka.clients.admin.Admin.create(dict(client))
+            try:
+                return int(admin.describeCluster().nodes().get().size())
+            finally:
+                admin.close()
+
     def _configure(
         self, handler: Any, mechanism: str, module: str, options: Mapping[str, str]
     ) -> None:
