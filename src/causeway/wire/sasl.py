@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from causeway.config import ClientSettings
-from causeway.errors import AuthenticationError
+from causeway.errors import AuthenticationError, UnreachableError
 from causeway.logins import remedy, sasl_mechanism
 from causeway.wire import codes
 from causeway.wire.apis import SASL_HANDSHAKE
 from causeway.wire.deadline import Deadline
+
+_TOO_MANY: Final = "Too many connects"  # MSK limits the new connections of each second
 
 
 def authenticate(
@@ -25,7 +27,8 @@ def authenticate(
     """The SASL exchange. Returns the session's lifetime in seconds, 0 for no limit.
 
     `peer`: the broker, for errors; `call` sends a request and waits for its answer. Raises
-    AuthenticationError with the broker's text, UnreachableError if the broker is gone.
+    AuthenticationError with the broker's text, UnreachableError if the broker is gone or, for a
+    while, takes no more connections.
     """
 
     def failed(cause: str, remedy: str) -> AuthenticationError:
@@ -49,6 +52,8 @@ def authenticate(
         answer = call(request, deadline.left())
         if answer.error_code:
             text = answer.error_message or codes.name(answer.error_code)
+            if settings.sasl.aws is not None and _TOO_MANY in text:
+                raise UnreachableError("authenticate to", peer, text, retriable=True)
             raise failed(f"{name} refused: {text.rstrip('.')}", remedy(settings.sasl))
         lifetime_ms = answer.session_lifetime_ms
         try:

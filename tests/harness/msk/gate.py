@@ -44,12 +44,14 @@ class Login:
 
 class Rules:
     """What all gates of a cluster go by. `session_ms`: the longest session, 0: no limit.
-    `refused`: why logins were; `overdue`: requests after the end of a session."""
+    `busy`: so many logins are refused, as if too many had come in a second. `refused`: why others
+    were; `overdue`: requests after the end of a session."""
 
     def __init__(self, keys: Mapping[str, Key], region: str) -> None:
         self.keys = keys
         self.region = region
         self.session_ms = 0
+        self.busy = 0
         self.logins: list[Login] = []
         self.refused: list[str] = []
         self.overdue = 0
@@ -105,6 +107,9 @@ class _Session:
     def authenticate(self, request: Any) -> Any:
         if not self._mechanism:
             return self._refused(_ILLEGAL_STATE, "no handshake")
+        if self._rules.busy:
+            self._rules.busy -= 1
+            return self._refused(_REFUSED, "[7c9e-42]: Too many connects")
         try:
             key = self._rules.key(self._mechanism, bytes(request.auth_bytes), self._host)
         except DeniedError as error:
