@@ -13,6 +13,7 @@ from causeway.spark.options import connection, read_options, write_options
 
 WHERE = {"kafka.bootstrap.servers": "h:9092"}
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+IAM = "software.amazon.msk.auth.iam.IAMLoginModule required"
 
 
 def test_names_have_no_case_and_defaults_are_those_of_sparks_own_source() -> None:
@@ -77,6 +78,8 @@ def test_how_records_are_written() -> None:
         ("kafka.sasl.jaas.config", f'{JAAS} username="u" password="hunter2";'),
         ("kafka.sasl.jaas.config", f'{JAAS} username="${{env:U}}" password="hunter2";'),
         ("kafka.sasl.jaas.config", "hunter2"),
+        ("kafka.sasl.jaas.config", f'{IAM} awsRoleSecretAccessKey="hunter2";'),
+        ("kafka.sasl.jaas.config", f'{IAM} awsRoleSessionToken="hunter2";'),
         ("kafka.sasl.oauthbearer.client.credentials.client.secret", "hunter2"),
     ],
 )
