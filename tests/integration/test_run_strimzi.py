@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -29,20 +30,25 @@ def secured(tmp_path: Path) -> Iterator[SecuredCluster]:
         cluster.destroy()
 
 
+_moments = count(1)
+
+
 def mount(folder: Path, files: dict[str, str]) -> None:
-    """As Kubernetes mounts a Secret."""
-    data = folder / "..data"
+    """As Kubernetes mounts a Secret or a ConfigMap, and replaces its files by a link."""
+    data = folder / f"..{next(_moments)}"
     data.mkdir(parents=True)
     for name, text in files.items():
         (data / name).write_text(text)
-        (folder / name).symlink_to(Path("..data") / name)
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(Path("..data") / name)
+    link = folder / "..data_tmp"
+    link.symlink_to(data.name)
+    link.replace(folder / "..data")
 
 
-def written(
-    file: Path, secured: SecuredCluster, target: LocalCluster, prefix: str, *, paused: bool
-) -> Path:
+def resource(secured: SecuredCluster, target: LocalCluster, prefix: str, *, state: str) -> str:
     once = {"replication.policy.class": "IdentityReplicationPolicy"}
-    resource = {
+    found = {
         "apiVersion": "kafka.strimzi.io/v1",
         "kind": "KafkaMirrorMaker2",
         "metadata": {"name": "mirror"},
@@ -60,6 +66,7 @@ def written(
                     "config.storage.replication.factor": -1,
                     "spark.master": "local[2]",
                     "causeway.http.port": -1,
+                    "causeway.reload": "on-change",
                 },
             },
             "mirrors": [
@@ -80,7 +87,7 @@ def written(
                     },
                     "sourceConnector": {
                         "tasksMax": 1,
-                        "state": "paused" if paused else "running",
+                        "state": state,
                         "config": {
                             **once,
                             "replication.factor": -1,
@@ -106,8 +113,7 @@ def written(
             ],
         },
     }
-    file.write_text(yaml.safe_dump(resource))
-    return file
+    return yaml.safe_dump(found)
 
 
 @pytest.mark.timeout(900)
@@ -120,8 +126,9 @@ def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Out of a cluster behind TLS and SCRAM, its Secrets mounted; topics and groups arrive, behind
-    what Strimzi's has copied before. Paused in the resource, nothing more does, whoever resumes it;
-    running again, it goes on there."""
+    what Strimzi's has copied before. The resource is changed twice while the same process runs.
+    While it is paused in the resource, nothing more arrives, and no command resumes it. Running
+    again, the mirror goes on there."""
     inside = KafkaTools(secured.bootstrap)
     topic, group = prefix + "orders", prefix + "billing"
     secrets = tmp_path / "secrets"
@@ -135,9 +142,14 @@ def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
     offsets = prefix + "connect-offsets"
     copied_by_strimzi(inside, topic, target, offsets, 400)
 
-    file = written(tmp_path / "mirror.yaml", secured, target_cluster, prefix, paused=False)
-    line = ("run", "--secrets", secrets, file)
-    with Running(*line, directory=tmp_path) as run:
+    def apply(state: str) -> None:
+        text = resource(secured, target_cluster, prefix, state=state)
+        mount(tmp_path / "resource", {"mirror.yaml": text})
+
+    apply("running")
+    file = tmp_path / "resource" / "mirror.yaml"
+    new = prefix + "orders-new"
+    with Running("run", "--secrets", secrets, file, directory=tmp_path) as run:
         await_copied(inside, topic, target, topic)
         assert_same(inside, topic, target, topic)
         await_until(
@@ -145,14 +157,10 @@ def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
             PATIENCE_S,
             f"{group} at 600",
         )
-        assert run.stop() == 0
-        assert PASSWORD not in run.log
 
-    written(file, secured, target_cluster, prefix, paused=True)
-    new = prefix + "orders-new"
-    inside.create_topics([new])
-    with Running(*line, directory=tmp_path) as run:
+        apply("paused")
         await_until(lambda: states(file) == {"paused"}, PATIENCE_S, "all is paused")
+        inside.create_topics([new])
         inside.produce(topic, [b"later %d" % n for n in range(500)])
         resumed = causeway("resume", "--secrets", secrets, file)
         assert resumed.code == 2
@@ -162,27 +170,26 @@ def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
         assert target.offsets(topic) == {0: 1000}
         assert states(file) == {"paused"}
         assert target.partition_count(new) is None, "nor did Connect's connector, stopped, make it"
-        assert run.stop() == 0
 
-    written(file, secured, target_cluster, prefix, paused=False)
-    with Running(*line, directory=tmp_path) as run:
+        apply("running")
         await_copied(inside, topic, target, topic)
         await_until(lambda: target.partition_count(new) == 1, PATIENCE_S, "the new topic")
         assert run.stop() == 0
+        assert PASSWORD not in run.log
     assert_same(inside, topic, target, topic)
 
 
 def copied_by_strimzi(
-    inside: KafkaTools, topic: str, target: KafkaTools, offsets: str, count: int
+    inside: KafkaTools, topic: str, target: KafkaTools, offsets: str, many: int
 ) -> None:
-    """The first `count` records lie in the mirror, and Connect's topic of offsets says so."""
+    """The first `many` records lie in the mirror, and Connect's topic of offsets says so."""
     target.create_topics([topic])
-    first = inside.read(topic)[0][:count]
+    first = inside.read(topic)[0][:many]
     target.produce(topic, [Outgoing(value=r.value, timestamp=r.timestamp) for r in first])
     target.create_topics([offsets])
     place = {"cluster": "shop", "partition": 0, "topic": topic}
     key = json.dumps(["shop->lake.MirrorSourceConnector", place], separators=(",", ":")).encode()
-    value = json.dumps({"offset": count - 1}).encode()
+    value = json.dumps({"offset": many - 1}).encode()
     target.produce(offsets, [Outgoing(key=key, value=value)])
 
 

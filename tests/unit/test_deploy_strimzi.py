@@ -63,8 +63,26 @@ def test_the_pod_runs_the_resource_and_finds_its_secrets() -> None:
     command, file = container()["args"]
     assert command == "run"
     mounts = {each["mountPath"]: each for each in container()["volumeMounts"]}
-    assert mounts[file]["subPath"] in MIRROR["ConfigMap"]["data"]
+    folder, _, name = file.rpartition("/")
+    assert mounts[folder]["name"] == "resource"
+    assert name in MIRROR["ConfigMap"]["data"]
     assert {each["name"] for each in mounts.values()} == {each["name"] for each in POD["volumes"]}
+
+
+@pytest.mark.parametrize("name", ["causeway.yaml", "strimzi.yaml"])
+def test_an_applied_change_reaches_the_driver(name: str, tmp_path: Path) -> None:
+    """The kubelet never updates a `subPath`, and a mount within another one would need a directory
+    in a read-only one. The driver takes over what it finds there."""
+    pod = objects(name)["Deployment"]["spec"]["template"]["spec"]
+    (volume,) = [each["name"] for each in pod["volumes"] if "configMap" in each]
+    mounts = pod["containers"][0]["volumeMounts"]
+    (mount,) = [each for each in mounts if each["name"] == volume]
+    assert "subPath" not in mount
+    assert pod["containers"][0]["args"][1].rpartition("/")[0] == mount["mountPath"]
+    others = [Path(each["mountPath"]) for each in mounts if each is not mount]
+    assert not [each for each in others if each.is_relative_to(mount["mountPath"])]
+    (text,) = objects(name)["ConfigMap"]["data"].values()
+    assert "causeway.reload: on-change" in text or "causeway.reload = on-change" in text
 
 
 def test_probes_ask_where_the_page_is_served_by_default() -> None:

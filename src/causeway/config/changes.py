@@ -106,11 +106,11 @@ def changed_rows(running: SettingRows, wanted: SettingRows) -> tuple[SettingChan
             continue
         before, after = running.get(section), wanted.get(section)
         if before is not None and after is not None:
-            keys = dict.fromkeys((*before, *after))
-        else:
-            keys = dict.fromkeys([section.switch] if section.switch else [])
-        for key in keys:
-            pair = (before or {}).get(key), (after or {}).get(key)
+            for key in dict.fromkeys((*before, *after)):
+                pair = before.get(key), after.get(key)
+                found += _changes(section.scope, section.name, key, pair)
+        elif key := section.switch:
+            pair = _switch(before, key), _switch(after, key)
             found += _changes(section.scope, section.name, key, pair)
     return tuple(sorted(found, key=lambda each: (_ORDER.index(each.scope), each.name)))
 
@@ -133,6 +133,13 @@ def _changes(scope: Scope, name: str, key: str, pair: _Pair) -> Iterator[Setting
         after=_shown(after) if not isinstance(before, Secret) else _after_secret(after),
         applies=row.applies,
     )
+
+
+def _switch(rows: Mapping[str, SettingRow] | None, key: str) -> SettingRow | None:
+    """A section that does not exist is switched off."""
+    if rows is not None:
+        return rows.get(key)
+    return SettingRow("false") if key.endswith(_ENABLED) else None
 
 
 def _shown(value: Value) -> str | None:

@@ -13,7 +13,7 @@ link is what the file says.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -89,19 +89,24 @@ _STATES: Final = {
 }
 _FAILED: Final = frozenset({State.STOPPED, State.FAILED})
 _BY_FILE: Final = (
-    "connectors are the flows of the file of this run: change the file and start the restarted"
+    "connectors are the flows of the file of this run: change the file, which the run takes over as"
+    " causeway.reload says"
 )
 _OF_SOURCE: Final = (
     "only MirrorSourceConnector can be paused, resumed, stopped and restarted: it means "
     "the link {}, and groups and heartbeats follow it"
 )
+_BY_LOGS: Final = (
+    "offsets cannot be set: they follow from the logs of both clusters; docs/how-to/strimzi.md has"
+    " the commands that skip records, mirror them again, or begin later"
+)
 # The other paths of Connect.
 _REFUSED: Final = (
-    ("/connectors", ("POST",)),
-    ("/connectors/{name}", ("DELETE",)),
-    ("/connectors/{name}/config", ("PUT", "PATCH")),
-    ("/connectors/{name}/offsets", ("PATCH", "DELETE")),
-    ("/connectors/{name}/topics/reset", ("PUT",)),
+    ("/connectors", ("POST",), _BY_FILE),
+    ("/connectors/{name}", ("DELETE",), _BY_FILE),
+    ("/connectors/{name}/config", ("PUT", "PATCH"), _BY_FILE),
+    ("/connectors/{name}/offsets", ("PATCH", "DELETE"), _BY_LOGS),
+    ("/connectors/{name}/topics/reset", ("PUT",), _BY_FILE),
 )
 
 
@@ -360,13 +365,17 @@ def router(
         await act("restart", name, request)
         return Response(status_code=204)
 
-    async def by_file(name: str = "") -> Response:
-        if name:
-            await named(name)
-        raise HTTPException(405, _BY_FILE)
+    def refusal(reason: str) -> Callable[..., Awaitable[Response]]:
+        async def refuse(name: str = "") -> Response:
+            if name:
+                await named(name)
+            raise HTTPException(405, reason)
 
-    for path, methods in _REFUSED:
-        connect.add_api_route(path, by_file, methods=list(methods), include_in_schema=False)
+        return refuse
+
+    for path, methods, reason in _REFUSED:
+        route = refusal(reason)
+        connect.add_api_route(path, route, methods=list(methods), include_in_schema=False)
     return connect
 
 

@@ -321,11 +321,11 @@ def test_added_and_removed_flows_and_clusters(tmp_path: Path) -> None:
     )
     added = [
         ("C.bootstrap.servers", None, "c:9092"),
-        ("A->C.enabled", None, "true"),
-        ("A->C.emit.heartbeats.enabled", None, "true"),
-        ("B->C.emit.heartbeats.enabled", None, "true"),
-        ("C->A.emit.heartbeats.enabled", None, "true"),
-        ("C->B.emit.heartbeats.enabled", None, "true"),
+        ("A->C.enabled", "false", "true"),
+        ("A->C.emit.heartbeats.enabled", "false", "true"),
+        ("B->C.emit.heartbeats.enabled", "false", "true"),
+        ("C->A.emit.heartbeats.enabled", "false", "true"),
+        ("C->B.emit.heartbeats.enabled", "false", "true"),
     ]
     assert told(changes(before, after)) == added
     assert told(changes(after, before)) == [(place, new, old) for place, old, new in added]

@@ -170,7 +170,8 @@ def test_topics_and_offsets() -> None:
         ("POST", "/connectors", 405, "connectors are the flows of the file"),
         ("DELETE", f"/connectors/{SOURCE}", 405, "connectors are the flows of the file"),
         ("PUT", f"/connectors/{SOURCE}/config", 405, "connectors are the flows of the file"),
-        ("PATCH", f"/connectors/{SOURCE}/offsets", 405, "connectors are the flows of the file"),
+        ("PATCH", f"/connectors/{SOURCE}/offsets", 405, "offsets cannot be set"),
+        ("DELETE", f"/connectors/{SOURCE}/offsets", 405, "offsets cannot be set"),
         ("DELETE", "/connectors/none", 404, "Connector none not found"),
     ],
 )
