@@ -7,10 +7,12 @@
 | MTLS | SSL | a client certificate of the same authority |
 | SASL | SASL_PLAINTEXT | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER |
 | SASLTLS | SASL_SSL | the same |
-| SHORT | SASL_PLAINTEXT | PLAIN, again every `SHORT_SESSION_MS` |
+| SHORT | SASL_PLAINTEXT | PLAIN or OAUTHBEARER, again every `SHORT_SESSION_MS` |
 
 The broker's certificate is for localhost alone. Users: `ADMIN` may do everything, `NOBODY`
 nothing, `ODD_USER` (SCRAM only) everything; `PASSWORD` is everybody's, and the client secret.
+Tokens that a key of `signers` has signed are as good as those of the token server. SCRAM also takes
+delegation tokens.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from causeway.dev import Broker
 from tests.harness.kafka.certificates import Certificates, create_certificates
@@ -55,6 +58,11 @@ class SecuredCluster(LocalCluster):
             certificates, hostnames=("localhost",)
         )
         self.tokens = TokenServer({ADMIN: PASSWORD, NOBODY: PASSWORD})
+        self.signers: dict[str, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey] = {
+            "RS256": rsa.generate_private_key(public_exponent=65537, key_size=2048),
+            "ES256": ec.generate_private_key(ec.SECP256R1()),
+        }
+        self.tokens.trusted = {name: key.public_key() for name, key in self.signers.items()}
         super().__init__(name)
         self._extra = {listener: self.ports.take() for listener in list(_LISTENERS)[3:]}
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.keys_url}"
@@ -101,8 +109,10 @@ class SecuredCluster(LocalCluster):
                 f"User:{user}" for user in ("ANONYMOUS", ADMIN, ODD_USER, "CN=client")
             ),
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-            "listener.name.short.sasl.enabled.mechanisms": "PLAIN",
+            "delegation.token.secret.key": "a-secret-of-the-brokers",
+            "listener.name.short.sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
             "listener.name.short.plain.connections.max.reauth.ms": str(SHORT_SESSION_MS),
+            "listener.name.short.oauthbearer.connections.max.reauth.ms": str(SHORT_SESSION_MS),
         }
         quoted = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
         users = " ".join(f'user_{user}="{quoted}"' for user in (ADMIN, NOBODY))
