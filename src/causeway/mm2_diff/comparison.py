@@ -38,6 +38,21 @@ _EXACTLY_ONCE: Final = "each record is copied once without it, for readers of un
 _HTTP: Final = "status and actions are served at causeway.http.port"
 _NO_CONVERTERS: Final = "records are never converted"
 _TICKETS: Final = "a new ticket is taken once half of the old one's life is over"
+_LOGIN_TIME: Final = "socket.connection.setup.timeout.ms is for a connection and its login"
+_LOGIN_RETRY: Final = "a connection is tried again, and its login with it"
+_CHECKED_THERE: Final = "brokers check tokens; Causeway sends them as they are"
+_CHECKS: Final = (
+    "clock.skew.seconds",
+    "expected.audience",
+    "expected.issuer",
+    "jwks.endpoint.refresh.ms",
+    "jwks.endpoint.retry.backoff.max.ms",
+    "jwks.endpoint.retry.backoff.ms",
+    "jwks.endpoint.url",
+    "jwt.validator.class",
+    "scope.claim.name",
+    "sub.claim.name",
+)
 # By the end of a key's name; the first that fits counts.
 _NOTES: Final = (
     ("tasks.max", "causeway.lanes says how many lanes share all partitions"),
@@ -70,6 +85,15 @@ _NOTES: Final = (
     ("sasl.kerberos.min.time.before.relogin", _TICKETS),
     ("sasl.kerberos.ticket.renew.jitter", _TICKETS),
     ("sasl.kerberos.ticket.renew.window.factor", _TICKETS),
+    ("sasl.login.connect.timeout.ms", _LOGIN_TIME),
+    ("sasl.login.read.timeout.ms", _LOGIN_TIME),
+    ("sasl.login.retry.backoff.ms", _LOGIN_RETRY),
+    ("sasl.login.retry.backoff.max.ms", _LOGIN_RETRY),
+    *(
+        (f"sasl.login.refresh.{name}", "a token is renewed when four fifths of its life are over")
+        for name in ("buffer.seconds", "min.period.seconds", "window.factor", "window.jitter")
+    ),
+    *((f"sasl.oauthbearer.{name}", _CHECKED_THERE) for name in _CHECKS),
 )
 
 

@@ -47,7 +47,11 @@ _READ = (
 _WRITE = ("topic", "id", "batch", "includeHeaders")
 _BOTH = ("config", "cluster")
 _KNOWN = {name.lower(): name for name in (*_READ, *_WRITE, *_BOTH)}
-_SECRET_PARTS = re.compile(r"password|secret|token(?!auth)", re.IGNORECASE)
+# Options of login modules that hold a secret, not the name of a file or a URL.
+_SECRET_PARTS = re.compile(
+    r"password|secret|token(?!auth|\.(endpoint|location|is|expiry))|assertion(?!\.(type|location))",
+    re.IGNORECASE,
+)
 
 Options = Mapping[str, str]
 Side = Literal["read", "write"]

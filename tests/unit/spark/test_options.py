@@ -81,6 +81,10 @@ def test_how_records_are_written() -> None:
         ("kafka.sasl.jaas.config", f'{IAM} awsRoleSecretAccessKey="hunter2";'),
         ("kafka.sasl.jaas.config", f'{IAM} awsRoleSessionToken="hunter2";'),
         ("kafka.sasl.oauthbearer.client.credentials.client.secret", "hunter2"),
+        ("kafka.sasl.oauthbearer.assertion.private.key.passphrase", "hunter2"),
+        ("kafka.sasl.jaas.config", f'{JAAS} oauth.access.token="hunter2";'),
+        ("kafka.sasl.jaas.config", f'{JAAS} oauth.client.assertion="hunter2";'),
+        ("kafka.sasl.jaas.config", f'{JAAS} username="u" password="hunter2" tokenauth="true";'),
     ],
 )
 def test_a_secret_in_an_option_is_refused_and_not_shown(name: str, value: str) -> None:
@@ -88,6 +92,23 @@ def test_a_secret_in_an_option_is_refused_and_not_shown(name: str, value: str) -
         connection({**WHERE, name: value}, "read")
     assert name in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_names_of_files_and_clients_are_no_secrets(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("hunter2")
+    module = "o.OAuthBearerLoginModule required"
+    options = WHERE | {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.client.credentials.client.id": "me",
+        "kafka.sasl.jaas.config": f"{module} oauth.access.token.location='{tmp_path}/token'"
+        ' oauth.token.endpoint.uri="https://idp/token" oauth.client.assertion.location="/x";',
+        "kafka.sasl.oauthbearer.assertion.private.key.file": "/key",
+    }
+    settings = connection(options, "read")
+    assert settings.sasl is not None
+    assert settings.sasl.oauth is not None
+    assert settings.sasl.oauth.access_token.reveal() == "hunter2"
 
 
 def test_secrets_are_looked_up_where_a_broker_is_to_be_reached() -> None:

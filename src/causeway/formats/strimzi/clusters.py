@@ -22,20 +22,31 @@ _MECHANISMS = {
 }
 # Strimzi passes on only these keys of `custom`.
 _CUSTOM = ("sasl.", "ssl.keystore.")
-_NEEDS_MORE = ("accessTokenLocation", "clientAssertionLocation", "grantType")
 # Fields, and options of the login module: a client's, and those of Strimzi's own handler.
 _OAUTH_OPTIONS = {
     "clientId": "clientId",
     "clientSecret": "clientSecret",
     "refreshToken": "oauth.refresh.token",
     "clientAssertion": "oauth.client.assertion",
+    "clientAssertionLocation": "oauth.client.assertion.location",
     "audience": "oauth.audience",
     "clientAssertionType": "oauth.client.assertion.type",
     "username": "oauth.password.grant.username",
     "passwordSecret": "oauth.password.grant.password",
+    "grantType": "oauth.client.credentials.grant.type",
     "scope": "scope",
 }
-_PROOFS = {"clientSecret", "passwordSecret", "refreshToken", "clientAssertion"}
+_GIVEN = {
+    "accessToken": "oauth.access.token",
+    "accessTokenLocation": "oauth.access.token.location",
+}
+_PROOFS = {
+    "clientSecret",
+    "passwordSecret",
+    "refreshToken",
+    "clientAssertion",
+    "clientAssertionLocation",
+}
 _KAFKAS_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 # Keys of the whole file. A resource has them in the config of its target.
 _OF_THE_FILE = ("causeway.", "spark.")
@@ -146,18 +157,14 @@ class ResourceReader:
                 " and sasl.mechanism: OAUTHBEARER and its keys under config"
             )
             return
-        for name in _NEEDS_MORE:
-            if name in who.texts:
-                where = who.texts[name].place
-                self.problems.add(f"{where} is not supported: set the client's id and secret")
         unchecked = who.texts.get("disableTlsHostnameVerification")
         if unchecked is not None and unchecked.value == "true":
             self.problems.add(f"{unchecked.place} is not supported: the host is always verified")
-        options = {"accessToken": "oauth.access.token"}
-        if "accessToken" not in who.trees:
+        named, options = who.trees.keys() | who.texts.keys(), _GIVEN
+        if not _GIVEN.keys() & named:
             options = _OAUTH_OPTIONS
             needs = [name for name in ("clientId", "tokenEndpointUri") if name not in who.texts]
-            if not _PROOFS & who.trees.keys():
+            if not _PROOFS & named:
                 needs.append("clientSecret")
             for name in needs:
                 self.problems.add(f"{who.place} has no {name}")

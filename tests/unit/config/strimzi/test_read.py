@@ -344,9 +344,6 @@ def test_oauth_of_the_older_version(tmp_path: Path, secrets: Path) -> None:
     trusted["pattern"] = "*.pem"
     assert "no key of the Secret cluster-a-cluster" in refused(resource, tmp_path, secrets)
     del login["tlsTrustedCertificates"]
-    login["accessTokenLocation"] = "/token"
-    told = refused(resource, tmp_path, secrets)
-    assert "spec.clusters[0].authentication.accessTokenLocation" in told
     resource = example("v1-plain")
     resource["spec"]["target"]["authentication"] = {"type": "oauth"}
     assert "write type: custom" in refused(resource, tmp_path, secrets)
@@ -393,6 +390,34 @@ def test_oauth_by_a_token_of_a_secret(tmp_path: Path, secrets: Path) -> None:
     assert sasl.oauth.access_token.reveal() == PASSWORD
     token["key"] = "tokn"
     assert "has no key tokn" in refused(resource, tmp_path, secrets)
+
+
+def test_oauth_by_files(tmp_path: Path, secrets: Path) -> None:
+    """A token, or an assertion, that another program renews."""
+    resource = example("v1beta2-plain")
+    (tmp_path / "word").write_text("hunter2")
+    login: dict[str, Any] = {"type": "oauth", "accessTokenLocation": str(tmp_path / "word")}
+    resource["spec"]["clusters"][0]["authentication"] = login
+    sasl = of(resource, tmp_path, secrets).links[0].source.sasl
+    assert sasl is not None
+    assert sasl.oauth is not None
+    assert sasl.oauth.access_token.reveal() == "hunter2"
+    assert sasl.oauth.files == {"access_token": str(tmp_path / "word")}
+    login = {
+        "type": "oauth",
+        "clientId": "me",
+        "tokenEndpointUri": "https://idp/token",
+        "clientAssertionLocation": str(tmp_path / "word"),
+        "grantType": "own",
+    }
+    resource["spec"]["clusters"][0]["authentication"] = login
+    sasl = of(resource, tmp_path, secrets).links[0].source.sasl
+    assert sasl is not None
+    assert sasl.oauth is not None
+    assert sasl.oauth.grant == "own"
+    assert sasl.oauth.fields["client_assertion"].reveal() == "hunter2"
+    login["clientAssertionLocation"] = "/no/such"
+    assert "there is no such file" in refused(resource, tmp_path, secrets)
 
 
 def test_custom_and_config_providers(
