@@ -70,10 +70,10 @@ class GoogleCredentials:
         account = _account(self._credentials)
         if account is None:
             raise _refused("the credentials do not name an account")
-        expires_at = self._credentials.expiry.replace(tzinfo=UTC).timestamp()
+        expires_at = int(self._credentials.expiry.replace(tzinfo=UTC).timestamp())
         now = time.time()
         claims = {
-            "exp": int(expires_at),
+            "exp": expires_at,
             "iat": int(now),
             "iss": "Google",
             "scope": "kafka",
