@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,9 @@ def test_a_changed_file_beside_the_running_mirror(
 ) -> None:
     """The mirror runs with the first file. The same file has no differences. The second one has
     other topics, an interval and a setting of Spark; the third one another token, with which the
-    driver does not answer. After the run, the command says that no mirror answers."""
+    driver does not answer. The second file without the setting of Spark takes the place of the
+    first; from then on the running mirror has no other settings. After the run, the command says
+    that no mirror answers."""
     kept, ended, begun = f"{prefix}kept", f"{prefix}ended", f"{prefix}begun"
     for topic in (kept, ended, begun):
         source.create_topic(topic, 1)
@@ -96,6 +100,15 @@ def test_a_changed_file_beside_the_running_mirror(
         )
         assert stranger.code == 4
         assert "causeway.http.token of the file must be that of the driver" in stranger.err
+
+        text = changed.read_text().replace("spark.ui.showConsoleProgress = false\n", "")
+        running.write_text(text)
+        assert not compared(running)["needs_restart"]
+        os.kill(run.pid, signal.SIGHUP)
+        run.await_log("file applied")
+        await_copied(source, begun, target, f"A.{begun}")
+        same = compared(running)
+        assert (same["settings"], [each["topics"] for each in same["links"]]) == ([], [[]])
         assert run.stop() == 0
 
     gone = causeway("plan", "--running", changed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -30,13 +29,14 @@ class SecretDigests(BaseModel):
 
 def router(in_force: Settings) -> APIRouter:
     api = APIRouter(prefix="/api/v1/settings", tags=["run"])
-    # One at a time: a digest takes a core for a moment, and each request is a guess.
-    asking = Asking("secrets", at_once=1)
+    # In a thread, because 1,000 flows take a second. One at a time, because a digest takes a core
+    # for a moment, and each request is a guess.
+    asking = Asking("settings", at_once=1)
 
     @api.get("", **shapes.answers(shapes.SettingsInForce))
     async def settings() -> Response:
         """All settings in force, of the process, of clusters and of links, without secrets."""
-        found = described(rows_of(in_force))
+        found = await asking.ask(lambda: described(rows_of(in_force)), {})
         return answer(shapes.SettingsInForce(version=VERSION, settings=found))
 
     @api.post("/secrets", **shapes.answers(shapes.EqualSecrets))
@@ -44,8 +44,8 @@ def router(in_force: Settings) -> APIRouter:
         """Which hidden settings are the same as yours. No answer has a secret or a digest."""
         client = request.client.host if request.client else "?"
         _log.info("asked for", extra={"action": "compare secrets", "who": client})
-        rows = rows_of(in_force)
-        call = partial(equal, rows, bytes.fromhex(theirs.salt), theirs.digests)
-        return answer(shapes.EqualSecrets(equal=await asking.ask(call, {})))
+        salt = bytes.fromhex(theirs.salt)
+        found = await asking.ask(lambda: equal(rows_of(in_force), salt, theirs.digests), {})
+        return answer(shapes.EqualSecrets(equal=found))
 
     return api
