@@ -47,7 +47,7 @@ class KeyTable:
         for each in vars(cls).values():
             of_field = each.metadata.get("key") if isinstance(each, Field) else None
             if of_field is not None and cls._applies is of_field.applies is _BY_TABLE:
-                raise TypeError(f"{cls.__name__}: does a running process apply {of_field.name}?")
+                raise TypeError(f"{of_field.name} must say when a running process applies it")
 
     @classmethod
     def table(cls) -> dict[str, Key]:

@@ -217,7 +217,7 @@ def test_certificates_of_a_registry_are_compared(whole: Settings) -> None:
 
 
 def test_a_key_without_an_answer_cannot_be_defined() -> None:
-    with pytest.raises(TypeError, match=r"Forgetful: does a running process apply a\.key\?"):
+    with pytest.raises(TypeError, match=r"a\.key must say when a running process applies"):
 
         class Forgetful(KeyTable):
             a: bool = key("a.key", BOOL, False, "A key.")
