@@ -79,6 +79,18 @@ class AwsLogin:
     def region(self, alias: str, host: str) -> str:
         """The region for a broker whose name has none: of a region's name anywhere in `host`, else
         of the environment, the profile or the instance. Raises AuthenticationError without one."""
+        cause = "neither the broker's name nor this machine's configuration has an AWS region"
+        try:
+            found = self._find_region(host)
+        except Exception as error:
+            found, cause = "", _cause(error)[0]
+        if not found:
+            raise AuthenticationError(
+                "log in to", f"{alias} {host}", cause, remedy="set AWS_REGION"
+            )
+        return found
+
+    def _find_region(self, host: str) -> str:
         from botocore.utils import IMDSRegionProvider
 
         profile = self._settings.profile
@@ -93,13 +105,6 @@ class AwsLogin:
             with self._lock:
                 self._region = self._region or IMDSRegionProvider(session).provide() or ""
                 found = self._region
-        if not found:
-            raise AuthenticationError(
-                "log in to",
-                f"{alias} {host}",
-                "neither the broker's name nor this machine's configuration has an AWS region",
-                remedy="set AWS_REGION",
-            )
         return str(found)
 
     def _resolve(self, alias: str, timeout_s: float) -> Any:

@@ -290,6 +290,10 @@ def test_the_region_of_a_name_else_of_this_machine(
     enter({"AWS_CONFIG_FILE": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true"})
     with pytest.raises(AuthenticationError, match=r"A localhost: .* \(set AWS_REGION\)"):
         region()
+    (tmp_path / "config").write_text("not a file of this kind")
+    enter({"AWS_CONFIG_FILE": str(tmp_path / "config")})
+    with pytest.raises(AuthenticationError, match="Unable to parse config file"):
+        region()
 
 
 def test_without_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
