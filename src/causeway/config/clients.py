@@ -147,7 +147,6 @@ SECURITY = texts(
         "sasl.jaas.config": "Login module and its options, as for Java clients.",
         "sasl.login.callback.handler.class": "Class of Kafka, Strimzi, Google or Amazon that gets"
         " tokens. Causeway runs no Java class; it does itself what these do.",
-        "sasl.client.callback.handler.class": "The one that belongs to the login module.",
         "sasl.kerberos.service.name": "First part of the brokers' principals, usually `kafka`.",
         "causeway.krb5.conf": "Kerberos' configuration file. Default: that of the environment"
         " (`KRB5_CONFIG`, or `java.security.krb5.conf` in `KAFKA_OPTS`), else `/etc/krb5.conf`.",

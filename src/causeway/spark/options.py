@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from causeway.cluster import EARLIEST, LATEST
 from causeway.config import SECURITY, ClientSettings, Entry, Problems
-from causeway.config.reading import client_settings, parse_jaas
+from causeway.config.reading import client_settings, is_done_anyway, parse_jaas
 from causeway.errors import ConfigError
 from causeway.formats import resolve
 from causeway.model import TopicPartition
@@ -334,7 +334,8 @@ class _OptionReader:
         for name in self.options:
             key = name.removeprefix(_PREFIX)
             security = key.startswith(("ssl.", "sasl.", "security."))
-            if name.startswith(_PREFIX) and security and key not in SECURITY:
+            known = key in SECURITY or is_done_anyway(key, self.options[name])
+            if name.startswith(_PREFIX) and security and not known:
                 raise ConfigError(
                     "use", f"option {name}", "it is not known, and may be meant to protect"
                 )

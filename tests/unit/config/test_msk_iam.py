@@ -170,6 +170,13 @@ def test_diff_finds_nothing_to_say(tmp_path: Path) -> None:
     assert [key.key for key in found.keys if "sasl" in key.key and key.note] == []
 
 
+def test_another_handler_of_the_client_has_no_effect_and_is_named(tmp_path: Path) -> None:
+    file = properties(tmp_path, "")
+    file.write_text(file.read_text().replace(f"{IAM}.IAMClientCallbackHandler", "com.example.Own"))
+    (warning,) = [line for line in load(file).warnings if "sasl" in line]
+    assert "A.sasl.client.callback.handler.class" in warning
+
+
 @pytest.mark.parametrize(
     ("options", "cause"),
     [

@@ -137,3 +137,11 @@ def test_a_cluster_of_a_file(tmp_path: Path) -> None:
         connection(options | {"cluster": "C"}, "read")
     with pytest.raises(ConfigError, match="the file in option config says it"):
         connection(options | WHERE, "read")
+
+
+def test_the_handler_that_belongs_to_a_login_is_no_unknown_option() -> None:
+    handler = "kafka.sasl.client.callback.handler.class"
+    amazons = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+    read_options({"subscribe": "a", handler: amazons}, streaming=False)
+    with pytest.raises(ConfigError, match="may be meant to protect"):
+        read_options({"subscribe": "a", handler: "com.example.Own"}, streaming=False)
