@@ -15,7 +15,7 @@ from causeway.config.clients import (
 )
 from causeway.config.key_table import Key
 from causeway.config.keys import OLD_NAMES, ControlSettings, FlowKeys, HeartbeatKeys
-from causeway.config.process import IN_SECONDS, HttpSettings, RunSettings, WebhookSettings
+from causeway.config.process import IN_SECONDS, SPARK, HttpSettings, RunSettings, WebhookSettings
 from causeway.config.transform_keys import TRANSFORM_REGISTRY_TLS, TRANSFORM_SECRETS, TransformKeys
 
 _HEAD = """# Configuration
@@ -96,6 +96,30 @@ def _page() -> Iterator[str]:
         "\n`spark.*` keys go to Spark as they are;"
         " see [Running on a Spark cluster](../how-to/spark.md)."
     )
+    yield "\n## Changes without a restart\n"
+    yield from _changes()
+
+
+def _changes() -> Iterator[str]:
+    yield (
+        "A running driver [takes a changed file over](../how-to/operations.md#change-the-file).\n"
+        "Only these keys of the process need a restart:\n"
+    )
+    yield "| key | reason |"
+    yield "|---|---|"
+    for table in (RunSettings, HttpSettings, WebhookSettings):
+        for each in table.all_keys():
+            if each.applies.restart:
+                yield f"| `{each.name}` | {each.applies.restart} |"
+    yield f"| `spark.*` | {SPARK.restart} |"
+    yield (
+        "\nSome keys of a flow decide which records a mirror has, or under which offsets. The flow"
+        " compares a change of them with what it has recorded, as if the driver was started with"
+        " the file:\n"
+    )
+    tables = (FlowKeys, FetchSettings, SchemaKeys, RegistryKeys)
+    names = (each.name for table in tables for each in table.all_keys() if each.applies.as_start)
+    yield ", ".join(f"`{name}`" for name in names) + ", and all keys of transforms."
 
 
 def _rows(keys: Iterable[Key]) -> Iterator[tuple[str, str, str]]:
