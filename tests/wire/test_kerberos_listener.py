@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,12 +16,12 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from causeway.cluster import Cluster
-from causeway.config import ClientSettings, KerberosSettings, SaslSettings, Secret
+from causeway.config import ClientSettings, KerberosSettings, SaslSettings, Secret, to_wire
 from causeway.dev import Ports
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
 from causeway.wire import Connection
 from tests.harness.kafka.cluster import LocalCluster
-from tests.harness.kafka.kdc import Kdc, require_kerberos
+from tests.harness.kafka.kdc import Kdc, other_clock, require_kerberos
 from tests.harness.kafka.security import Security
 from tests.harness.waiting import await_until
 
@@ -211,6 +215,42 @@ def test_a_user_without_rights(kdc: Kdc, broker: LocalCluster) -> None:
     kdc.add("nobody")
     with Cluster(settings(broker, login(kdc, "nobody"))) as cluster:
         assert cluster.describe_configs(["x"])["x"] is not None
+
+
+_ENTER = """
+import json, sys
+from causeway.config import from_wire
+from causeway.wire import Connection
+client = from_wire(json.load(sys.stdin))
+Connection.open(client, *client.bootstrap[0]).close()
+"""
+
+
+def test_a_client_whose_clock_is_off(kdc: Kdc, broker: LocalCluster) -> None:
+    """The library takes the time of the KDC."""
+    client = json.dumps(to_wire(settings(broker, login(kdc))))
+    for offset in ("+1h", "-1h"):
+        command = [sys.executable, "-c", _ENTER]
+        environment = {**os.environ, **other_clock(offset)}
+        ended = subprocess.run(
+            command, input=client, env=environment, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+
+
+def test_a_kdc_and_a_broker_with_different_clocks(kdc: Kdc, broker: LocalCluster) -> None:
+    kdc.add("early")
+    client = settings(broker, login(kdc, "early"))
+    kdc.stop()
+    kdc.start(other_clock("+1h"))
+    try:
+        error = refusal(client)
+    finally:
+        kdc.stop()
+        kdc.start()
+    assert isinstance(error, AuthenticationError)
+    assert "GSSAPI refused" in error.cause
+    assert "clocks" in error.remedy
 
 
 def test_after_a_restart_of_the_broker(kdc: Kdc, broker: LocalCluster) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +24,7 @@ from causeway.errors import CausewayError
 from tests.harness.waiting import await_until
 
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
+NO_CHANGE: Mapping[str, str] = {}
 _PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
 
 # `clockskew` and lifetimes are small, so that tests need not wait for minutes.
@@ -69,6 +71,19 @@ def require_kerberos() -> None:
     )
 
 
+def other_clock(offset: str) -> dict[str, str]:
+    """The environment of a process whose clock is off by `offset`, such as `+1h`. Skips the test
+    without libfaketime."""
+    found = [*Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")]
+    if not found:
+        pytest.skip("no libfaketime: install faketime")
+    return {
+        "LD_PRELOAD": str(found[0]),
+        "FAKETIME": offset,
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
 class Kdc:
     """Runs from `start` to `stop`; its principals stay."""
 
@@ -85,11 +100,13 @@ class Kdc:
         (folder / "kdc.conf").write_text(_KDC_CONF.format(**names))
         self._run("kdb5_util", "create", "-s", "-r", realm, "-P", "master")
 
-    def start(self) -> Self:
+    def start(self, clock: Mapping[str, str] = NO_CHANGE) -> Self:
+        """`clock`: what `other_clock` returns, for a KDC whose clock is off."""
+        (self.folder / "kdc.log").unlink(missing_ok=True)
         self._process = spawn(
             [_program("krb5kdc"), "-n", "-r", self.realm],
             output=self.folder / "console.log",
-            environment=self.environment,
+            environment={**self.environment, **clock},
         )
         await_until(self._serves, 60, "the KDC serves")
         return self
