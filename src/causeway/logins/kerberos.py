@@ -129,7 +129,7 @@ class _Tickets:
 
     def __init__(self, settings: KerberosSettings) -> None:
         self.lock = threading.Lock()
-        self._principal = _with_realm(settings.principal, settings.krb5_conf)
+        self._principal = with_realm(settings.principal, settings.krb5_conf)
         self._files = ExitStack()
         keytab, cache = settings.keytab.reveal(), settings.ticket_cache.reveal()
         content = base64.b64decode(keytab or cache)
@@ -151,7 +151,7 @@ class _Tickets:
         )
 
 
-def _with_realm(principal: str | None, krb5_conf: str) -> str | None:
+def with_realm(principal: str | None, krb5_conf: str) -> str | None:
     """The library's own default may be that of another cluster."""
     if principal is None or "@" in principal:
         return principal

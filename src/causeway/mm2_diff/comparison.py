@@ -81,7 +81,7 @@ _NOTES: Final = (
     ("dedicated.mode.enable.internal.rest", "drivers talk through the progress topic"),
     ("errors.tolerance", "no record is passed over in silence"),
     ("metric.reporters", "metrics are Prometheus', at /metrics"),
-    ("sasl.kerberos.kinit.cmd", "tickets come from the keytab, without a command"),
+    ("sasl.kerberos.kinit.cmd", "no command is run: a keytab needs none"),
     ("sasl.kerberos.min.time.before.relogin", _TICKETS),
     ("sasl.kerberos.ticket.renew.jitter", _TICKETS),
     ("sasl.kerberos.ticket.renew.window.factor", _TICKETS),

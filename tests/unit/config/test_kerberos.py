@@ -164,6 +164,28 @@ def test_without_the_extra(keytab: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "\n" not in problem
 
 
+@pytest.mark.parametrize("name", ["client.keytab", "krb5.conf"])
+def test_a_changed_file_is_read_again(keytab: Path, conf: Path, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(f"""\
+clusters = A, B
+A.bootstrap.servers = a:1
+B.bootstrap.servers = b:1
+A->B.enabled = true
+A.security.protocol = SASL_PLAINTEXT
+A.sasl.kerberos.service.name = kafka
+A.sasl.jaas.config = {MODULE} required {options(keytab)};
+causeway.krb5.conf = {conf}
+""")
+    before = load(file)
+    assert before.rereading is not None
+    assert not before.rereading.stale
+    (tmp_path / name).write_bytes(b"[libdefaults]\n# another content\n")
+    assert before.rereading.stale
+    (link,), (old,) = before.rereading.read().links, before.links
+    assert link.source.sasl != old.source.sasl
+
+
 def test_in_causeway_yaml(keytab: Path, conf: Path, tmp_path: Path) -> None:
     file = tmp_path / "causeway.yaml"
     file.write_text(f"""\

@@ -39,7 +39,7 @@ def compared(tmp_path: Path, *lines: str) -> Comparison:
         ("B.producer.acks = all", KeyEffect.AGREED, ""),
         ("B.producer.acks = 1", KeyEffect.NOT_YET, "always acks=all"),
         ("B.sasl.kerberos.service.name = kafka", KeyEffect.ACTS, ""),
-        ("B.sasl.kerberos.kinit.cmd = /bin/kinit", KeyEffect.NOT_YET, "without a command"),
+        ("B.sasl.kerberos.kinit.cmd = /bin/kinit", KeyEffect.NOT_YET, "no command is run"),
         ("B.sasl.kerberos.ticket.renew.jitter = 0.5", KeyEffect.NOT_YET, "half of the old"),
         ("B.sasl.kerberos.ticket.renew.window.factor = 0.80", KeyEffect.AGREED, ""),
         ("B.sasl.login.read.timeout.ms = 9", KeyEffect.NOT_YET, "socket.connection.setup.timeout"),
