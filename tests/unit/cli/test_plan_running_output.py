@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from causeway.cli import plan
 from causeway.cli.common import console
 from causeway.cli.plan_running import show
 from causeway.config import Applies, SettingChange
 from causeway.control import CreateTopic, TopicProblem
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, ConfigError
 from causeway.operate.plan import How, LinkPlan, Plan, Start
 from causeway.operate.running import (
     FlowDifference,
@@ -34,9 +36,9 @@ def printed(
     capsys: pytest.CaptureFixture[str],
     *flows: FlowDifference,
     changes: tuple[SettingChange, ...] = (),
-    plan: LinkPlan | None = None,
+    of: LinkPlan | None = None,
 ) -> list[str]:
-    whole = Plan(links=(plan or planned(),), own=())
+    whole = Plan(links=(of or planned(),), own=())
     found = RunningDifference(
         url="http://127.0.0.1:8490", changes=changes, flows=flows or (flow(),), plan=whole
     )
@@ -47,6 +49,11 @@ def printed(
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
+
+
+def test_an_address_is_for_the_running_mirror_only(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="add --running"):
+        plan.command(tmp_path / "none.properties", url="http://127.0.0.1:8490")
 
 
 def test_nothing_differs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,13 +116,13 @@ def test_topics_and_groups(capsys: pytest.CaptureFixture[str]) -> None:
     start = Start(topic="payments", partition=0, how=How.BEGIN, offset=0, first=0, end=5)
     create = CreateTopic(topic="A.payments", partitions=3, replication_factor=2, configs=())
     error = CausewayError("create topic", "A.x", "no right")
-    plan = planned(
+    found = planned(
         starts=(start,), changes=(create,), problems=(TopicProblem(topic="x", error=error),)
     )
     out = printed(
         capsys,
         flow(topics=topics, groups_begin=("billing",), groups_end=("old\x1b",), notes=("note it",)),
-        plan=plan,
+        of=found,
     )
     assert out[1] == "A->B: 1 topic begins, 1 topic ends, 2 topics change"
     assert [line.split("  ")[0] for line in out[3:7]] == ["payments", "audit", "moved", "masked"]
