@@ -106,6 +106,65 @@ def test_kafkas_scripts_name_the_configuration(
     assert found.krb5_conf.count("EXAMPLE.COM") == 2
 
 
+JAAS_FILE = """\
+// The brokers' own
+KafkaServer {{
+    org.example.Other required a="}} KafkaClient {{";
+}};
+KafkaClient {{ /* ours */
+    com.sun.security.auth.module.Krb5LoginModule required
+    useKeyTab=true
+    keyTab="{keytab}"
+    serviceName="kafka"
+    principal="ann@EXAMPLE.COM";
+}};
+"""
+
+
+def without_module(**keys: str) -> tuple[ClientSettings | None, list[str]]:
+    return read("", sasl_jaas_config="", **keys)
+
+
+@pytest.mark.parametrize("start", ["", "=", "file:", "file://"])
+def test_the_login_module_in_a_file_of_java(
+    keytab: Path, conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    file = tmp_path / "jaas.conf"
+    file.write_text(JAAS_FILE.format(keytab=keytab))
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={start}{file}")
+    settings, problems = without_module(causeway_krb5_conf=str(conf))
+    assert problems == []
+    assert settings is not None
+    assert settings.sasl is not None
+    assert settings.sasl.kerberos is not None
+    assert settings.sasl.kerberos.principal == "ann@EXAMPLE.COM"
+    # The key of the file wins.
+    found = kerberos(options(keytab, "serviceName=other"), causeway_krb5_conf=str(conf))
+    assert found.service == "other"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("KafkaServer { a.B required; };", "it has no section KafkaClient"),
+        ("KafkaClient {", "it has no section KafkaClient"),
+        ("KafkaClient { a.B required hunter2; };", "option number 1 is not written"),
+        (None, "there is no such file"),
+    ],
+)
+def test_files_of_java_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
+) -> None:
+    file = tmp_path / "jaas.conf"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={file}")
+    settings, problems = without_module()
+    assert settings is None
+    assert any(message in line for line in problems), problems
+    assert "hunter2" not in "".join(problems)
+
+
 def test_included_files_come_along(keytab: Path, tmp_path: Path) -> None:
     folder = tmp_path / "conf.d"
     folder.mkdir()

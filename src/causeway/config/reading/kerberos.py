@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from typing import Final
 from causeway.config.entries import note, read_file
 from causeway.config.logins import KerberosSettings
 from causeway.config.reading.client_reader import ClientReader
+from causeway.config.reading.kafka_opts import file_path, java_option
 from causeway.config.values import Secret
 from causeway.errors import ConfigError, PrerequisiteError
 
@@ -29,7 +29,6 @@ _KNOWN_OPTIONS: Final = frozenset(
     )
 )
 _KRB5_CONFIG: Final = os.environ.get("KRB5_CONFIG")  # the first login of a process changes it
-_FILE: Final = re.compile(r"file:(//)?", re.IGNORECASE)
 _INCLUDE: Final = re.compile(r"(include|includedir)\s+(\S+)\s*")
 _SECTION: Final = re.compile(r"\s*\[[^\]]+\]")
 _INCLUDED: Final = re.compile(r"[\w-]+|[^.].*\.conf", re.ASCII)
@@ -98,7 +97,7 @@ def _key_or_ticket(reader: ClientReader, options: Mapping[str, str]) -> dict[str
         reader.refuse(_JAAS, "the login module needs useKeyTab=true or useTicketCache=true")
         return None
     try:
-        content = read_file(Path(_FILE.sub("", path, count=1)))
+        content = read_file(file_path(path))
     except ConfigError as error:
         told = "its keyTab" if kind == "keytab" else "its ticket cache (run kinit)"
         reader.refuse(_JAAS, f"{told} cannot be read: {error.cause}")
@@ -118,22 +117,12 @@ def _usual_cache() -> str:
 def _krb5_conf(given: str | None) -> str:
     """The text of the files that `given` names, with a colon between two; else of those of the
     environment, else of the system. Raises ConfigError."""
-    paths = given or _KRB5_CONFIG or _of_java() or ""
+    paths = given or _KRB5_CONFIG or java_option("java.security.krb5.conf") or ""
     if not paths:
         usual = Path("/etc/krb5.conf")
         note(usual)
         return _with_included(usual) if usual.exists() else ""
     return "\n".join(_with_included(Path(path)) for path in paths.split(":") if path)
-
-
-def _of_java() -> str | None:
-    """The file that Kafka's scripts would give to Java."""
-    try:
-        words = shlex.split(os.environ.get("KAFKA_OPTS", ""))
-    except ValueError:
-        return None
-    start = "-Djava.security.krb5.conf="
-    return next((word.removeprefix(start) for word in words if word.startswith(start)), None)
 
 
 def _with_included(path: Path, depth: int = 0) -> str:

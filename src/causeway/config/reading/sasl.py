@@ -14,6 +14,7 @@ from causeway.config.reading import login
 from causeway.config.reading.aws import MSK_HANDLER, aws_settings
 from causeway.config.reading.client_reader import ClientReader
 from causeway.config.reading.google import google_settings
+from causeway.config.reading.kafka_opts import login_module_of_file
 from causeway.config.reading.kerberos import kerberos_settings
 from causeway.config.reading.oauth import CLIENT_ID, ENDPOINT, HANDLER, JAAS, read_oauth
 from causeway.config.values import Secret
@@ -49,9 +50,10 @@ def _options(
 ) -> Mapping[str, str] | None:
     """The options of the login module. Raises ConfigError if the text is not a login module."""
     text = reader.text(JAAS)
+    if text is None and login_of.is_complete_without_module(reader):
+        return {}
+    text = text or login_module_of_file()
     if text is None:
-        if login_of.is_complete_without_module(reader):
-            return {}
         default = "" if reader.text("sasl.mechanism") else " (Kafka's default of sasl.mechanism)"
         reader.missing(JAAS, f"{mechanism}{default} needs a login module")
         return None
