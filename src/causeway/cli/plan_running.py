@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from causeway.cli.common import console, print_json, styled, waiting
@@ -23,6 +24,7 @@ _WHERE = (
     " that `causeway run` prints: --url URL"
 )
 _LONG = 60  # characters of a value; a query may have hundreds
+_SAME = 15  # of these, before the first difference
 
 
 def show_running(settings: Settings, url: str | None, *, as_json: bool) -> Plan:
@@ -62,14 +64,21 @@ def show(out: Output, found: RunningDifference) -> None:
 
 
 def _row(change: SettingChange) -> tuple[str, str, str, str]:
-    return change.place, _value(change.before), _value(change.after), _applies(change)
+    values = (change.before, change.after)
+    before, after = (None if each is None else printable(each) for each in values)
+    pairs = zip(before or "", after or "", strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return change.place, _cut(before, same), _cut(after, same), _applies(change)
 
 
-def _value(value: str | None) -> str:
-    if value is None:
+def _cut(text: str | None, same: int) -> str:
+    """The part of a long text where it differs from the other one, behind `same` characters."""
+    if text is None:
         return "–"
-    text = printable(value)
-    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+    if len(text) <= _LONG:
+        return text
+    first = max(0, same - _SAME) if same > _LONG - _SAME else 0
+    return f"{'…' * (first > 0)}{text[first : first + _LONG]}{'…' * (first + _LONG < len(text))}"
 
 
 def _applies(change: SettingChange) -> str:

@@ -88,6 +88,22 @@ def test_settings_and_when_they_apply(capsys: pytest.CaptureFixture[str]) -> Non
     assert out[-1] == "the running mirror can take the file over without a restart"
 
 
+def test_long_values_show_where_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    before = ",".join(f"topic-{number}" for number in range(100, 120))
+    out = printed(capsys, changes=(change("topics", before, f"{before},new"),))
+    assert out[3].split() == [
+        "A->B.topics",
+        "…c-118,topic-119",
+        "…c-118,topic-119,new",
+        "at",
+        "once",
+    ]
+    middle = before.replace("110", "999")
+    out = printed(capsys, changes=(change("topics", before, middle),))
+    assert "…opic-109,topic-110,topic-111," in out[3]
+    assert "…opic-109,topic-999,topic-111," in out[3]
+
+
 def test_a_restart_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     why = Applies(restart="Spark reads its settings when it starts")
     spark = change("spark.master", "local[2]", "local[4]", scope="process", name="", applies=why)
