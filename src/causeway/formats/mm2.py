@@ -35,7 +35,6 @@ from causeway.config.reading import (
     check_listed,
     client_entries,
     client_settings,
-    control_without_groups,
     flow_entries,
     is_recipe,
     key_warnings,
@@ -54,6 +53,7 @@ from causeway.config.reading import (
     with_identity_policy,
     with_offsets,
     with_renaming,
+    with_reverse_flows,
     without_dead_letters,
     without_loops,
 )
@@ -86,13 +86,14 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
     run = run_settings(file.entries, problems)
     spark = spark_settings(file.entries, problems)
     check_circles(links, problems)
-    links, told = without_loops(with_renaming(links))
+    links, followed = with_reverse_flows(with_renaming(links), problems)
+    links, told = without_loops(links)
     problems.raise_if_any()
     notes = [
         f"{shown_place(entry, aliases)} is set again below; the last one counts"
         for entry in file.repeated
     ]
-    notes += [*_old_names(file.entries), *told]
+    notes += [*_old_names(file.entries), *followed, *told]
     clients = (client for link in links for client in (link.source, link.target))
     notes += safety_warnings(clients, spark)
     notes += _paused(links)
@@ -311,7 +312,7 @@ def _link(
     )
     if paused:  # as with MirrorMaker 2's source connector, which syncs topic configs as well
         link = replace(link, sync_topic_configs_enabled=False)
-    return replace(link, control=control_without_groups(link, own, problems))
+    return link
 
 
 def _control(own: Entries, problems: Problems) -> ControlSettings:

@@ -17,6 +17,7 @@ from causeway.operate.explain import (
     TopicFacts,
     explain_group,
     explain_topic,
+    read_again,
 )
 from causeway.status import GroupStatus, LinkStatus, Role
 
@@ -63,7 +64,8 @@ def _judge(link: LinkSettings, found: GroupStatus) -> tuple[str, bool, str]:
     if found.reason is not None:
         return Code.NOT_YET, False, f"not in the last run: {found.reason}"
     if link.control.sync_group_offsets_enabled:
-        return Code.SYNCED, True, f"synced, on {found.partitions} partitions"
+        answer = f"synced, on {found.partitions} partitions"
+        return Code.SYNCED, True, answer + read_again(link.target.alias, found.again)
     return Code.CHECKPOINTS_ONLY, True, f"by checkpoints only, on {found.partitions} partitions"
 
 

@@ -172,6 +172,13 @@ class Group(Shape):
     followed: bool
     partitions: Annotated[int, _about("Partitions of mirrored topics with committed offsets.")]
     reason: Annotated[str | None, _about("Why the group is not followed, or what was not done.")]
+    again: Annotated[
+        int,
+        _about(
+            "The most records that the group would read again on the target, because programs write"
+            " to both clusters."
+        ),
+    ]
 
 
 class Lane(Shape):

@@ -187,12 +187,15 @@ class CheckpointTiming(Value):
 
 class GroupStatus(Value):
     """A consumer group of the source, as the last round found it. `partitions`: of mirrored topics
-    on which it has committed offsets; `reason`: why it is not followed, or what was not done."""
+    on which it has committed offsets; `reason`: why it is not followed, or what was not done;
+    `again`: the most records that it would read again on the target, because programs write to both
+    clusters."""
 
     group: str
     followed: bool
     partitions: int
     reason: str | None
+    again: int = 0
 
 
 class TransformStatus(Value):

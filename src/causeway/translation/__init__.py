@@ -15,6 +15,7 @@ translates the offsets of groups by the same look-ups, from its maps in memory (
 """
 
 from causeway.translation.answers import translate
+from causeway.translation.both_ways import GroupsBothWays
 from causeway.translation.course import (
     Course,
     CourseKey,

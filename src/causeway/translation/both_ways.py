@@ -50,6 +50,7 @@ from causeway.relay import Topics, steps_become
 from causeway.translation import counting, directions
 from causeway.translation.course import Course, CourseKey
 from causeway.translation.logs import LinkLogs, MappedCourse, logs_on, problem_of
+from causeway.translation.unread import UnreadRange
 from causeway.translation.values import MappedOffset, OffsetNote
 
 _LOOK_S = 10.0  # a round reads logs for this long; the next round reads the rest
@@ -165,10 +166,19 @@ class GroupsBothWays:
         self.again: Mapping[str, Again] = {}
         self.unfinished = False
 
-    @property
-    def begun_at(self) -> dict[TopicPartition, int]:
-        """The offset on B from which on the reverse link mirrors, by partition."""
-        return {at: each.map.points[0].source for at, each in self._mapped.items()}
+    def before_the_beginning(
+        self, ranges: Mapping[str, Mapping[TopicPartition, UnreadRange]]
+    ) -> dict[str, dict[TopicPartition, UnreadRange]]:
+        """The parts of `ranges`, on B, before the first record that the reverse link mirrors."""
+        begun_at = {at: each.map.points[0].source for at, each in self._mapped.items()}
+        return {
+            group: {
+                at: UnreadRange(start, min(place, begun_at[at]))
+                for at, (start, place) in parts.items()
+                if at in begun_at and start < begun_at[at]
+            }
+            for group, parts in ranges.items()
+        }
 
     def bound(
         self, followed: GroupCommits, translated: Translated

@@ -18,7 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
 from causeway.errors import CausewayError
+from causeway.link_topics import Outlet
 from causeway.model import TopicPartition, same_topic
+from causeway.records import advance
 from causeway.translation import lookups
 from causeway.translation.counting import Lane
 from causeway.translation.course import (
@@ -58,11 +60,15 @@ class OffsetTranslator:
         read_committed: bool,
         term: Callable[[], int | None],
         lane: Lane,
+        others_write: bool = False,
     ) -> None:
-        """`term`: see Leadership.term. `lane`: reads a span of a transformed partition."""
+        """`term`: see Leadership.term. `lane`: reads a span of a transformed partition.
+        `others_write`: programs write to the target partitions all the time, so the end of a course
+        is looked for behind their records."""
         self._source, self._target = source, target
         self._courses = courses
         self._term = term
+        self._others_write = others_write
         self._passed_over = False  # in this round, see KnownOffsets.later
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="look up")
         self._lookups = SpanLookUps(source, target, pool, term, lane, read_committed=read_committed)
@@ -89,7 +95,7 @@ class OffsetTranslator:
                 "translate offsets of", "groups", "another driver may lead by now", retriable=True
             )
         # Before the courses are listed: a new course begins behind these ends.
-        ends = known_offsets(self._target, list(self.shared()), LATEST)
+        ends = known_offsets(self._target, self._looked_behind(wanted), LATEST)
         everything = self._courses.courses()
         courses = {each.key: each for each in everything if each.source in wanted}
         found: ByCourse = {}
@@ -114,7 +120,8 @@ class OffsetTranslator:
                 found[key] = by_map
         self._look_up(spans, found)
         shared = shared_by(everything) if any(each.transformed for each in everything) else {}
-        ours = {key: course for key, course in courses.items() if key.target in shared}
+        behind = shared if not self._others_write else ends
+        ours = {key: course for key, course in courses.items() if key.target in behind}
         self._look_behind(ours, ends, term, found)
         for key in courses.keys() & found.keys():
             found[key] = {offset: found[key][instead] for offset, instead in asked[key].items()}
@@ -225,14 +232,16 @@ class OffsetTranslator:
         term: int,
         found: ByCourse,
     ) -> None:
-        """For shared target partitions: the next record of a course whose records are all read will
-        lie at `ends` or later, if no record of the course is there yet."""
+        """For target partitions that others write to: the next record of a course whose records are
+        all read will lie at `ends` or later, if no record of the course is there yet."""
         due = {
             key: course.outlet
             for key, course in courses.items()
             if any(not place.mirrored for place in found.get(key, {}).values())
         }
-        behind = self._tails.look(due, ends, term, lookups.ROUND_S)
+        behind = self._at_the_end(due, ends) if self._others_write else {}
+        left = {key: outlet for key, outlet in due.items() if key not in behind}
+        behind |= self._tails.look(left, ends, term, lookups.ROUND_S)
         self.unfinished |= len(behind) < len(due)
         for key in due:
             for offset, place in found[key].items():
@@ -243,6 +252,27 @@ class OffsetTranslator:
                 else:
                     note = "the records of other partitions behind it are being read"
                     found[key][offset] = place._replace(why=OffsetNote.NOT_YET, note=note)
+
+    def _at_the_end(
+        self, due: Mapping[CourseKey, Outlet], ends: Mapping[TopicPartition, int]
+    ) -> dict[CourseKey, int]:
+        """The ends of the target partitions to which a course has sent all records that we know
+        of, by what the brokers remember of its producer. The log need not be read for these."""
+        last = self._target.last_sequences(sorted({key.target for key in due}))
+        found: dict[CourseKey, int] = {}
+        for key, outlet in due.items():
+            sequences = last[key.target]
+            if isinstance(sequences, CausewayError) or outlet.producer_id not in sequences:
+                continue
+            if advance(sequences[outlet.producer_id], 1) == outlet.pair.sequence:
+                found[key] = ends[key.target]
+        return found
+
+    def _looked_behind(self, wanted: Wanted) -> list[TopicPartition]:
+        """The target partitions whose ends are needed."""
+        if not self._others_write:
+            return list(self.shared())
+        return sorted({each.target for each in self._courses.courses() if each.source in wanted})
 
     def _starts(self, courses: Collection[CourseKey]) -> tuple[_Starts, _Starts]:
         """The log starts of the source and the target. Trims the maps to those of the source."""

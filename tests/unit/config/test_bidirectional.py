@@ -69,20 +69,64 @@ def test_a_file_says_which_way_configs_go(tmp_path: Path) -> None:
     settings = _load(tmp_path, text + "A->B.sync.topic.acls.enabled = false\n")
     assert _links(settings)["B->A"].sync_topic_configs_enabled
     assert not [warning for warning in settings.warnings if "is off for" in warning]
-    assert "B->A syncs no consumer groups" in "".join(settings.warnings)
+    assert "syncs no consumer groups" not in "".join(settings.warnings)
 
 
-def test_groups_are_not_followed_where_both_sides_write(tmp_path: Path) -> None:
-    for link in _load(tmp_path, TWO + HEADER).links:
-        assert not link.control.emit_checkpoints_enabled
-        assert not link.control.sync_group_offsets_enabled
+def test_groups_of_topics_that_both_sides_write_are_followed_by_both_flows(tmp_path: Path) -> None:
+    links = _links(_load(tmp_path, TWO + HEADER + "A->B.sync.group.offsets.enabled = true\n"))
+    assert links["A->B"].control.sync_group_offsets_enabled
+    assert not links["B->A"].control.sync_group_offsets_enabled
+    for name, back in (("A->B", "B->A"), ("B->A", "A->B")):
+        reverse = links[name].reverse
+        assert links[name].control.emit_checkpoints_enabled
+        assert reverse is not None
+        assert reverse.treatments == links[back].treatments
+
+
+def test_groups_are_not_followed_if_records_lie_on_the_target_alone(tmp_path: Path) -> None:
+    """What the reverse flow leaves out, a group on the source never reads."""
+    skip = "B->A.causeway.skip.header = x-id\n"
+    settings = _load(tmp_path, TWO + HEADER + skip)
+    links = _links(settings)
+    assert links["A->B"].reverse is None
+    assert not links["A->B"].control.emit_checkpoints_enabled
+    assert links["B->A"].reverse is not None
+    assert "A->B syncs no consumer groups: B->A leaves out records by causeway.skip.header" in (
+        "".join(settings.warnings)
+    )
+    with pytest.raises(ConfigError, match=r"emit.checkpoints.enabled \(line 10\) excludes"):
+        _load(tmp_path, TWO + HEADER + skip + "A->B.emit.checkpoints.enabled = true\n")
+
+
+def test_a_mesh_follows_no_groups(tmp_path: Path) -> None:
+    mesh = _flows("A->B", "B->A", "A->C", "C->A", "B->C", "C->B")
+    settings = _load(tmp_path, THREE + mesh + "causeway.provenance = local\n")
+    assert not any(link.reverse for link in settings.links)
+    assert "C->B brings records to the same topics" in "".join(settings.warnings)
+
+
+def test_a_line_follows_groups(tmp_path: Path) -> None:
+    """B's records on A go back to A's neighbour, wherever they were written."""
+    line = _flows("A->B", "B->A", "B->C", "C->B")
+    assert all(link.reverse for link in _load(tmp_path, THREE + HEADER + line).links)
+
+
+def test_the_reverse_flow_may_be_in_another_file(tmp_path: Path) -> None:
+    alone = TWO.replace("B->A.enabled = true\n", "") + HEADER
+    settings = _load(tmp_path, alone)
+    (link,) = settings.links
+    assert link.reverse is None
+    assert not link.control.emit_checkpoints_enabled
+    assert "the file has no flow B->A" in "".join(settings.warnings)
+    (link,) = _load(tmp_path, alone + "sync.group.offsets.enabled = true\n").links
+    assert link.reverse is not None
+    (step,) = link.reverse.treatments
+    assert step.decides == {"source": "B", "target": "A"}
 
 
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("sync.group.offsets.enabled = true", r"sync.group.offsets.enabled \(line 9\) excludes"),
-        ("A->B.emit.checkpoints.enabled = true", "nothing about its position in the other"),
         ("causeway.read.only.mirrors = true\ncauseway.principal = User:x", "programs write"),
         ("causeway.transforms = t\ncauseway.transform.t.sql = SELECT 1", "flow with transforms"),
         ("causeway.provenance = both", "must be .none., .header. or .local."),

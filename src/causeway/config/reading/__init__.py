@@ -11,7 +11,6 @@ from causeway.config.reading.audit import (
 )
 from causeway.config.reading.circles import (
     check_circles,
-    control_without_groups,
     with_renaming,
     without_loops,
 )
@@ -36,6 +35,7 @@ from causeway.config.reading.process import (
     safety_warnings,
     spark_settings,
 )
+from causeway.config.reading.reverse_flows import with_reverse_flows
 from causeway.config.reading.schemas import schema_settings, translation, treatments
 from causeway.config.reading.security import client_settings
 from causeway.config.reading.stores import Expiry, clients_of, expiries, expiry_warnings

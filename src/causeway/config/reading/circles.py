@@ -2,8 +2,7 @@
 
 Such flows are refused if neither topic names nor record headers (`causeway.provenance`) show where
 a record came from. With headers, flows may form a circle under the same names. Then topic configs
-and ACLs follow one direction only, and consumer groups are not synced: a position in one log says
-nothing about the other cluster's own records in the other log.
+and ACLs follow one direction only.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from causeway.config.entries import Entry, Problems
-from causeway.config.keys import PROVENANCE, ControlSettings
+from causeway.config.entries import Problems
+from causeway.config.keys import PROVENANCE
 from causeway.config.settings import LinkSettings
 from causeway.patterns import Pattern
 
@@ -173,32 +172,6 @@ def _ways_from(
     return ways
 
 
-def control_without_groups(
-    link: LinkSettings, own: Mapping[str, Entry], problems: Problems
-) -> ControlSettings:
-    """The settings of a link without consumer groups, if both sides write its topics. Keys that ask
-    for groups are problems."""
-    control = link.control
-    if not link.mingles:
-        return control
-    why = "both clusters' own records are in the same topics, so a group's position in one says"
-    for key, asked in (
-        ("emit.checkpoints.enabled", control.emit_checkpoints_enabled),
-        ("sync.group.offsets.enabled", control.sync_group_offsets_enabled),
-    ):
-        if asked and key in own:
-            problems.add(
-                f"{own[key].place} excludes {PROVENANCE} under the same names: {why}"
-                " nothing about its position in the other"
-            )
-    if control.read_only_mirrors:
-        problems.add(
-            f"{own['causeway.read.only.mirrors'].place} excludes {PROVENANCE} under the same"
-            " names: programs write to both clusters' topics"
-        )
-    return replace(control, emit_checkpoints_enabled=False, sync_group_offsets_enabled=False)
-
-
 def circles(links: Sequence[LinkSettings]) -> list[list[LinkSettings]]:
     """Groups of flows between clusters that reach each other."""
     found: dict[frozenset[str], list[LinkSettings]] = {}
@@ -257,8 +230,7 @@ def _ways(
 def without_loops(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], list[str]]:
     """`links` whose topic configs and ACLs form no loop, and notes for the user."""
     settled = {link.name: link for link in links}
-    mingled = [link.name for link in links if link.mingles]
-    notes = [f"{name} syncs no consumer groups: both clusters write its topics" for name in mingled]
+    notes: list[str] = []
     for circle in circles([link for link in links if link.mingles]):
         for key, what, has, without in _SYNCED:
             kept, off = _without_circles([link for link in circle if has(link)])

@@ -189,6 +189,12 @@ class Readings:
             known = self._map(key)
             return target if known is None else known.alone_until(target)
 
+    def records_between(self, key: CourseKey, start: int, end: int) -> tuple[int, int]:
+        """See OffsetMap.records_between, by target offsets."""
+        with self._lock:
+            known = self._map(key)
+            return (0, end - start) if known is None else known.records_between(start, end)
+
     def end(self, key: CourseKey) -> int | None:
         """The target offset up to which the map of `key` goes; later records are not there yet."""
         with self._lock:

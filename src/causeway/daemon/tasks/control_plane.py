@@ -73,6 +73,7 @@ class ControlPlane:
             read_committed=link.fetch.read_committed,
             term=term,
             lane=lambda sought: lookups.find((link.name, *sought.source), sought),
+            others_write=link.reverse is not None,
         )
         at_source = link.control.offset_syncs_topic_location == "source"
         self._syncs = OffsetSyncs(

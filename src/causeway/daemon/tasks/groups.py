@@ -28,6 +28,7 @@ from causeway.link_topics import TopicLog
 from causeway.model import Spread, TopicPartition
 from causeway.status import CheckpointTiming, GroupStatus
 from causeway.translation import (
+    GroupsBothWays,
     OffsetTranslator,
     UnreadRecords,
     group_offsets,
@@ -69,6 +70,7 @@ class Groups:
     untimed: int = 0
     standing: tuple[GroupStatus, ...] = ()
     _unread: UnreadRecords | None = field(init=False)
+    _both_ways: GroupsBothWays | None = field(init=False)  # if programs write to both clusters
     _topic: TopicLog = field(init=False)
     _begun_in: int | None = None  # the term of the current run
     _last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
@@ -84,6 +86,10 @@ class Groups:
     def __post_init__(self) -> None:
         link, target, admin = self.link, self.sides.target, self.sides.target_admin
         self._unread = None if self.registry is None else UnreadRecords(target, link)
+        self._both_ways = None
+        if link.reverse is not None and self.registry is not None:
+            between = self.registry.records_between
+            self._both_ways = GroupsBothWays(self.sides.source, target, link, link.reverse, between)
         name = link.policy.checkpoints_topic(link.source.alias)
         self._topic = TopicLog(target, name, admin=admin)
 
@@ -110,9 +116,16 @@ class Groups:
             link, ended = self.registry.with_chosen(link), self.registry.ended()
         followed = groups.follow(found, link, ended)
         places = self.translator.translate(offsets_to_translate(followed, self.translator.shared()))
-        translated = group_offsets(followed, places)
+        translated: Translated = group_offsets(followed, places)
+        notes = inexact(followed, places)
         # What is unknown now may be known soon, and is due then.
         unfinished = self.translator.unfinished or any(map(_may_answer_soon, found.values()))
+        again: Mapping[str, int] = {}
+        if self._both_ways is not None:
+            translated, unknown = self._both_ways.bound(followed, translated)
+            notes |= unknown
+            unfinished |= self._both_ways.unfinished
+            again = {g: each.most for g, each in self._both_ways.again.items() if each.most}
         failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
             try:
@@ -127,9 +140,8 @@ class Groups:
             unfinished |= self._unread is not None and self._unread.unfinished
             if not unfinished:
                 self._commits_due = now + control.sync_group_offsets_interval_s - 2 * _EARLY_S
-        notes = inexact(followed, places)
         self.standing = _statuses(
-            chosen, followed, {**self._commit_failures, **notes, **self._not_committed}
+            chosen, followed, {**self._commit_failures, **notes, **self._not_committed}, again
         )
         if failure is not None:
             raise failure
@@ -141,6 +153,7 @@ class Groups:
                 **notes,
                 **self._not_committed,
             },
+            figures=again,
             unfinished=unfinished,
         )
 
@@ -241,7 +254,10 @@ class Groups:
             unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] = {}
             if self._unread is not None:
                 own = {group: translated.get(group, {}) for group in some}
-                unread = self._unread.look(self._unread.ranges(own, there, known), some)
+                ranges = self._unread.ranges(own, there, known)
+                if self._both_ways is not None:
+                    ranges = self._both_ways.before_the_beginning(ranges)
+                unread = self._unread.look(ranges, some)
             chosen = replace(followed, commits=some)
             planned = groups.commits(chosen, translated, listing, there, known, self.link, unread)
             left_out |= _reasons(planned.left_out)
@@ -274,16 +290,24 @@ class Groups:
 
 
 def _statuses(
-    chosen: ChosenGroups, followed: GroupCommits, undone: Mapping[str, str]
+    chosen: ChosenGroups,
+    followed: GroupCommits,
+    undone: Mapping[str, str],
+    again: Mapping[str, int],
 ) -> tuple[GroupStatus, ...]:
-    """All groups of the source, by name. `undone`: by group, or `group on partition`, why."""
+    """All groups of the source, by name. `undone`: by group, or `group on partition`, why; `again`:
+    see GroupStatus."""
     found = {
         each.group: GroupStatus(group=each.group, followed=False, partitions=0, reason=each.reason)
         for each in (*chosen.left_out, *followed.left_out)
     }
     for group, commits in followed.commits.items():
         found[group] = GroupStatus(
-            group=group, followed=True, partitions=len(commits), reason=undone.get(group)
+            group=group,
+            followed=True,
+            partitions=len(commits),
+            reason=undone.get(group),
+            again=again.get(group, 0),
         )
     for item, why in undone.items():
         group, _, at = item.rpartition(" on ")

@@ -6,7 +6,7 @@ groups.py   the same for a group
 known.py    explains a name on each link by the facts, as far as its clusters answer
 """
 
-from causeway.operate.explain.groups import CODES, GroupFacts, explain_group
+from causeway.operate.explain.groups import CODES, GroupFacts, explain_group, read_again
 from causeway.operate.explain.known import Known, explain
 from causeway.operate.explain.rules import Code, Explanation, SubjectKind, as_json_of
 from causeway.operate.explain.topics import TopicFacts, explain_topic

@@ -204,7 +204,15 @@ def _synced(
     answer = f"synced to {target} every {every:g} s"
     if not facts.runs:
         answer = f"was synced to {target}; no driver runs to continue"
+    if facts.task is not None:
+        answer += read_again(target, facts.task.figures.get(group, 0))
     return _GroupAnswer(Code.SYNCED, True, answer)
+
+
+def read_again(target: str, most: int) -> str:
+    """Continues a text about a group that is synced, if programs write to both clusters."""
+    many = f"{most:,} record{'' if most == 1 else 's'}"
+    return f"; on {target} it would read at most {many} again" if most else ""
 
 
 def _sync_on(link: LinkSettings) -> tuple[tuple[str], FileRule]:

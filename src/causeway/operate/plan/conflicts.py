@@ -89,7 +89,7 @@ def with_other_writers(links: Sequence[LinkPlan]) -> tuple[LinkPlan, ...]:
                     f"{link.name}.causeway.sole.writer = false",
                 )
                 problems.append(TopicProblem(topic=topic.source, error=error))
-            elif others and link.control.sync_group_offsets_enabled:
+            elif others and link.control.sync_group_offsets_enabled and not link.reverse:
                 names = ", ".join(name for name, _ in others)
                 text = f"{topic.target} on {target} is also written by {names}: {GROUP_RULE}"
                 notes.append(text)

@@ -141,6 +141,7 @@ def _plan_link(link: LinkSettings, known: Transforms, connect: Connect, checks: 
             *kept.notes,
             *map(str, lacks),
             *conflicts.loops(link, source, target, observed.source_topics),
+            *starts.groups_both_ways(link, contents, observed.source_topics),
         ),
     )
 

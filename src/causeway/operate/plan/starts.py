@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -32,6 +32,7 @@ from causeway.daemon.partitions import (
 from causeway.errors import AuthorizationError, DivergedError
 from causeway.link_topics import Outlet, ProgressContents
 from causeway.model import TopicPartition
+from causeway.naming import progress_topic
 
 GROUP_RULE = "a group gets no offset after a record that it has not read there"
 _IDS = "__transaction_state"
@@ -212,7 +213,7 @@ def _foreign_before(
 ) -> tuple[str, ...]:
     """A note for each target topic that had records before the mirror. `taken_over`: source
     partitions whose records another tool has copied."""
-    if link.sole_writer or not link.control.sync_group_offsets_enabled:
+    if link.sole_writer or link.reverse or not link.control.sync_group_offsets_enabled:
         return ()
     topics: dict[str, None] = {}
     for topic, number in wanted:
@@ -231,3 +232,31 @@ def _foreign_before(
         f"{topic} on {link.target.alias} has records that {link.name} did not write: {GROUP_RULE}"
         for topic in topics
     )
+
+
+def groups_both_ways(
+    link: LinkSettings, contents: ProgressContents, on_source: Collection[str]
+) -> Iterator[str]:
+    """Where groups go on if programs write the topics on both clusters, and the price. `on_source`:
+    the names of all topics there."""
+    control, source, target = link.control, link.source.alias, link.target.alias
+    if not link.reverse or not (
+        control.emit_checkpoints_enabled or control.sync_group_offsets_enabled
+    ):
+        return
+    task = contents.tasks.get("groups")
+    figures = {} if task is None else task.figures
+    price = "some records"
+    if figures:
+        group = max(figures, key=lambda name: figures[name])
+        price = f"some records (group {group} at most {figures[group]:,}, no other group more)"
+    yield (
+        f"groups go on on {target} at the first record that they have not read, of {source} or of"
+        f" {target}. The logs have their records in different orders, so groups read {price} again"
+    )
+    topic = progress_topic(target, source)
+    if topic not in on_source:
+        yield (
+            f"{source} has no topic {topic} yet: groups get no offsets on {target} until"
+            f" {target}->{source} has begun"
+        )
