@@ -204,14 +204,15 @@ class GroupsBothWays:
         logs: LinkLogs | None = None
         self._mapped = {}
         try:
-            found = self._partitions(wanted, reasons)
+            contents = self._progress.read()
+            found = self._partitions(contents, wanted, reasons)
             logs = LinkLogs(
                 source=logs_on(self._target, found),
                 target=logs_on(self._source, found, found),
                 check=check,
                 read_committed=self._reverse.read_committed,
             )
-            self._mapped = self._courses(found, logs, reasons)
+            self._mapped = self._courses(contents, found, logs, reasons)
             for at, mapped in self._mapped.items():
                 own[at] = self._first_unread(mapped, wanted[at], logs)
         except CausewayError as error:
@@ -239,10 +240,12 @@ class GroupsBothWays:
     # -- the reverse link --------------------------------------------------------------------------
 
     def _partitions(
-        self, wanted: Collection[TopicPartition], reasons: dict[TopicPartition, str]
+        self,
+        contents: ProgressContents | None,
+        wanted: Collection[TopicPartition],
+        reasons: dict[TopicPartition, str],
     ) -> dict[TopicPartition, PartitionProgress]:
         """The reverse link's progress. Adds to `reasons` why it cannot be used."""
-        contents = self._progress.read()
         if contents is None:
             why = f"{self._link.source.alias} has no progress topic of {self._name}"
             reasons |= dict.fromkeys(wanted, why)
@@ -280,11 +283,11 @@ class GroupsBothWays:
 
     def _courses(
         self,
+        contents: ProgressContents | None,
         found: Mapping[TopicPartition, PartitionProgress],
         logs: LinkLogs,
         reasons: dict[TopicPartition, str],
     ) -> dict[TopicPartition, MappedCourse]:
-        contents = self._progress.read()
         courses: dict[TopicPartition, MappedCourse] = {}
         for at, progress in found.items():
             (outlet,) = progress.outlets
@@ -331,7 +334,7 @@ class GroupsBothWays:
         if own < theirs and not mapped.course.transformed:
             own = self._next_record(mapped, own, theirs, logs)
         certain = place.certain and first.exact
-        bounded = place._replace(downstream=min(own, theirs), certain=certain, alone=False)
+        bounded = place._replace(downstream=min(own, theirs), certain=certain)
         if own <= theirs:
             key = CourseKey(at, at)
             return bounded, Again(*self._between(key, own, theirs))

@@ -1,0 +1,244 @@
+"""A group that reads a topic which programs write on both clusters: it moves to the other cluster
+and back, and reads each record."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from causeway.relay.treatment import ORIGIN
+from tests.harness.command import causeway
+from tests.harness.control import checkpoints
+from tests.harness.kafka.cluster import LocalCluster
+from tests.harness.kafka_tools import KafkaTools, Record
+from tests.harness.running import PATIENCE_S, Running, left_undone, mm2_file, status_of
+from tests.harness.waiting import await_until
+from tests.harness.writers import writing
+
+pytestmark = pytest.mark.integration
+
+SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
+PARTITIONS = 2
+Place = tuple[str, int]
+
+
+@dataclass
+class Move:
+    """The group began on `side` at `offset` of a partition, after it had read `read`."""
+
+    side: str
+    partition: int
+    offset: int
+    read: frozenset[bytes]
+
+
+@dataclass
+class Reader:
+    """A consumer group. `read`: the values of all records that it has read, on either side."""
+
+    group: str
+    topic: str
+    sides: Mapping[str, KafkaTools]
+    bootstraps: Mapping[str, str]
+    read: set[bytes] = field(default_factory=set)
+    moves: list[Move] = field(default_factory=list)
+
+    def consume(self, side: str, at_least: int, *, commits: bool = True) -> None:
+        """Reads on one side from the group's offsets there. Without `commits` it ends like a killed
+        process: records that it has read since its last commit are read again."""
+        at = self.sides[side].group_offsets(self.group)
+        for partition in range(PARTITIONS):
+            begin = at.get((self.topic, partition), 0)
+            self.moves.append(Move(side, partition, begin, frozenset(self.read)))
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstraps[side],
+                "group.id": self.group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "session.timeout.ms": 6000,
+            }
+        )
+        try:
+            consumer.subscribe([self.topic])
+            seen = 0
+            deadline = time.monotonic() + PATIENCE_S
+            while seen < at_least and time.monotonic() < deadline:
+                for message in consumer.consume(100, timeout=1.0):
+                    assert message.error() is None, message.error()
+                    value = message.value()
+                    assert value is not None
+                    self.read.add(value)
+                    seen += 1
+            assert seen >= at_least, f"{seen} records on {side}"
+            if commits:
+                consumer.commit(asynchronous=False)
+        finally:
+            consumer.close()
+
+    def left(self, side: str, log: Mapping[int, list[Record]]) -> int:
+        """How many records of `log` it has yet to read on `side`."""
+        offsets = self.places(side)
+        return sum(
+            record.offset >= offsets.get((self.topic, p), 0)
+            for p, records in log.items()
+            for record in records
+        )
+
+    def places(self, side: str) -> dict[Place, int]:
+        found = self.sides[side].group_offsets(self.group)
+        return {at: offset for at, offset in found.items() if at[0] == self.topic}
+
+
+def own(tools: KafkaTools, topic: str) -> set[bytes]:
+    return {
+        record.value or b""
+        for records in tools.read(topic, read_committed=True).values()
+        for record in records
+        if not any(name == ORIGIN for name, _ in record.headers)
+    }
+
+
+def before(records: list[Record], offset: int) -> set[bytes]:
+    return {record.value or b"" for record in records if record.offset < offset}
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("moves", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_a_group_moves_to_and_fro_and_skips_no_record(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+    moves: int,
+) -> None:
+    """Transactions are written on both sides while the group reads, moves, and commits or not, and
+    while drivers are killed. At each move the log of the other side has no record before the
+    group's offset that the group has not read. At rest the group reads as many records again as
+    `groups` and `plan` say, or fewer, and checkpoints have the offsets that were committed."""
+    a = prefix.partition("-")[0]  # links of their own
+    b = a + "-b"
+    topic, group = prefix + "t", prefix + "g"
+    sides = {a: source, b: target}
+    for tools in sides.values():
+        tools.create_topic(topic, PARTITIONS)
+    file = mm2_file(
+        tmp_path,
+        {a: source_cluster, b: target_cluster},
+        f"{a}->{b}.enabled = true",
+        f"{b}->{a}.enabled = true",
+        f"topics = {topic}",
+        f"groups = {prefix}.*",
+        "replication.policy.class = IdentityReplicationPolicy",
+        "causeway.provenance = header",
+        "emit.checkpoints.interval.seconds = 1",
+        "sync.group.offsets.enabled = true",
+        "sync.group.offsets.interval.seconds = 1",
+        "sync.topic.acls.enabled = false",
+        "causeway.lease.ms = 5000",
+    )
+    chance = random.Random(SEED)
+    bootstraps = {a: source_cluster.bootstrap, b: target_cluster.bootstrap}
+    reader = Reader(group, topic, sides, bootstraps)
+    at = a
+
+    with (
+        writing(source, topic, PARTITIONS, seed=SEED, value=lambda n, _: b"A %d" % n) as here,
+        writing(target, topic, PARTITIONS, seed=SEED + 1, value=lambda n, _: b"B %d" % n) as there,
+    ):
+        for _ in range(moves):
+            with Running("run", file, directory=tmp_path) as run:
+                other = b if at == a else a
+                known = sum(reader.places(other).values())
+                deadline = time.monotonic() + PATIENCE_S
+                # At first it may read again what it has read on the other side.
+                while sum(reader.places(other).values()) <= known:
+                    assert time.monotonic() < deadline, f"its offsets on {other} do not move on"
+                    reader.consume(at, chance.choice([50, 500, 1500]))
+                if chance.random() < 0.5:
+                    reader.consume(at, 50, commits=False)
+                run.kill()
+            at = other
+            reader.consume(at, 50)
+        here.end()
+        there.end()
+
+        with Running("run", file, directory=tmp_path) as run:
+            written = own(source, topic) | own(target, topic)
+            await_until(
+                lambda: all(_count(tools, topic) == len(written) for tools in sides.values()),
+                PATIENCE_S,
+                "all records are on both sides",
+            )
+            other = b if at == a else a
+            link = f"{at}->{other}"
+            log = {side: tools.read(topic, read_committed=True) for side, tools in sides.items()}
+            reader.consume(at, reader.left(at, log[at]) // 2)
+            behind = reader.places(at)
+            held = {p: before(log[at][p], behind[topic, p]) for p in range(PARTITIONS)}
+            best = {
+                (topic, p): next(r.offset for r in log[other][p] if r.value not in held[p])
+                for p in range(PARTITIONS)
+            }
+            await_until(
+                lambda: reader.places(other) == best,
+                PATIENCE_S,
+                "its offset is the best",
+            )
+            await_until(
+                lambda: _again(file, link, group) is not None, PATIENCE_S, "nothing is left undone"
+            )
+            most = _again(file, link, group)
+            assert most is not None
+            again = sum(
+                record.value in held[p] and record.offset >= best[topic, p]
+                for p in range(PARTITIONS)
+                for record in log[other][p]
+            )
+            assert again <= most, (again, most, SEED)
+            listed = causeway("groups", file, "--link", link, "--json").json["groups"]
+            (line,) = [one for one in listed if one["name"] == group]
+            assert line["code"] == "synced", line
+            assert not most or f"at most {most:,} record" in line["answer"], line
+            planned = causeway("plan", file).out
+            assert f"groups go on on {other} at the first record" in " ".join(planned.split())
+            await_until(
+                lambda: all(
+                    checkpoints(sides[other], at)[group, place].downstream == offset
+                    for place, offset in best.items()
+                ),
+                PATIENCE_S,
+                "checkpoints have the same offsets",
+            )
+            reader.consume(other, reader.left(other, log[other]))
+            assert run.stop() == 0
+
+    assert reader.read >= written, f"{len(written - reader.read)} skipped, seed {SEED}"
+    log = {side: tools.read(topic, read_committed=True) for side, tools in sides.items()}
+    for move in reader.moves:
+        unread = before(log[move.side][move.partition], move.offset) - move.read
+        assert not unread, (move.side, move.partition, move.offset, len(unread), SEED)
+    assert len({move.side for move in reader.moves if move.offset}) == 2, "it moved both ways"
+
+
+def _count(tools: KafkaTools, topic: str) -> int:
+    return sum(map(len, tools.read(topic, read_committed=True).values()))
+
+
+def _again(file: Path, link: str, group: str) -> int | None:
+    """The figure of the last round; None if it left something undone."""
+    if left_undone(file, "groups", link) is None:
+        return None
+    (task,) = [each for each in status_of(file)[link]["tasks"] if each["task"] == "groups"]
+    figure: int = task["figures"].get(group, 0)
+    return figure
