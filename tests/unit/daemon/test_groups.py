@@ -9,6 +9,7 @@ import pytest
 
 from causeway.cluster import ClusterMetadata, Committed, GroupListing, OffsetAt
 from causeway.config import ControlSettings, LinkSettings
+from causeway.control import GroupCommits, Translated, TranslatedOffset
 from causeway.daemon import Sides
 from causeway.daemon.partitions.readings import Readings
 from causeway.daemon.tasks import groups as module
@@ -16,7 +17,15 @@ from causeway.daemon.tasks.groups import Groups
 from causeway.errors import AuthorizationError, BrokerError, CausewayError
 from causeway.filters import compile_patterns
 from causeway.model import TopicPartition
-from causeway.translation import Course, CourseKey, CourseOffsets, MappedOffset, OffsetTranslator
+from causeway.translation import (
+    Course,
+    CourseKey,
+    CourseOffsets,
+    GroupsBothWays,
+    MappedOffset,
+    OffsetTranslator,
+)
+from causeway.translation.both_ways import Again
 from tests.builders import settings
 from tests.builders.unread import fed, outlet
 
@@ -340,3 +349,37 @@ def test_a_group_whose_mirrors_have_ended_is_no_news() -> None:
     assert (audit.followed, audit.partitions) == (True, 1)
     assert not billing.followed
     assert "have ended" in str(billing.reason)
+
+
+class Lower:
+    """Programs write to both clusters: each group is at 4 at most, or has no place."""
+
+    unfinished = False
+    again: Mapping[str, Again] = {"billing": Again(1, 3)}
+
+    def bound(
+        self, _: GroupCommits, translated: Translated
+    ) -> tuple[dict[str, dict[TopicPartition, TranslatedOffset]], dict[str, str]]:
+        lower = {
+            group: {at: place._replace(downstream=4) for at, place in places.items()}
+            for group, places in translated.items()
+            if group != "audit"
+        }
+        return lower, {f"audit on {SOURCE}": "B->A: it has not begun this partition"}
+
+
+def test_a_group_of_a_topic_that_both_clusters_write_gets_the_lower_offset() -> None:
+    source, target = FakeCluster(billing="Stable", audit="Stable"), FakeCluster()
+    for group in ("billing", "audit"):
+        source.committed[group] = {SOURCE: Committed(offset=7)}
+    groups = groups_of(source, target, emit_checkpoints_enabled=False)
+    groups._both_ways = cast(GroupsBothWays, Lower())
+
+    done = groups.work()
+
+    assert target.committed == {"billing": {TARGET: Committed(offset=4)}}
+    assert done.figures == {"billing": 3}
+    assert "it has not begun" in done.items[f"audit on {SOURCE}"]
+    found = {each.group: each for each in groups.standing}
+    assert (found["billing"].again, found["audit"].again) == (3, 0)
+    assert "lies outside" in str(found["audit"].reason)

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from causeway.cluster import EARLIEST, OffsetAt
+from causeway.config import ReverseFlow
 from causeway.daemon import Sides
-from causeway.link_topics import ProgressContents
+from causeway.link_topics import ProgressContents, TaskRecord
 from causeway.model import TopicPartition
 from causeway.operate.plan import How, starts
 from tests.builders import records, settings
@@ -62,3 +63,16 @@ def test_a_shared_target_whose_progress_was_lost_is_not_promised_from_the_first_
         [TOPIC.source] if how is How.STOP else []
     )
     assert ["A.orders" in note for note in found.notes] == ([True] if doubt else [])
+
+
+def test_plan_says_where_groups_go_on_if_both_clusters_write_a_topic() -> None:
+    none = settings.link()
+    assert not list(starts.groups_both_ways(none, ProgressContents(), {}))
+    link = replace(none, reverse=ReverseFlow(treatments=()))
+    there = "__causeway.B.A.progress"
+    (text, waits) = starts.groups_both_ways(link, ProgressContents(), {})
+    assert "so groups read some records again" in text
+    assert there in waits
+    task = TaskRecord(name="groups", figures={"slow": 500, "app": 7})
+    (text,) = starts.groups_both_ways(link, ProgressContents(tasks={"groups": task}), {there})
+    assert "(group slow at most 500, no other group more)" in text

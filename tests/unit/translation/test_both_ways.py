@@ -6,23 +6,27 @@ knows. In each case no record before the place is unread; with whole logs no lat
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.cluster import Cluster, Committed
 from causeway.config import ReverseFlow, Settings
-from causeway.control import GroupCommits, TranslatedOffset
+from causeway.control import GroupCommits, TranslatedOffset, with_treatments
 from causeway.link_topics import ProgressContents, offset_maps_of
-from causeway.translation import directions
+from causeway.model import Pair, State
+from causeway.translation import both_ways, directions
 from causeway.translation.both_ways import GroupsBothWays
 from causeway.translation.course import CourseKey
 from causeway.translation.logs import ClusterLogs, LinkLogs, mapped_courses
+from causeway.translation.unread import UnreadRange
 from tests.builders import settings as built
 from tests.harness.examples import examples
-from tests.harness.two_ways import AT, IDS, TwoWays, other, provenance, two_ways
+from tests.harness.two_ways import AT, IDS, Side, TwoWays, other, provenance, two_ways
 
 SETTINGS = cast(Settings, SimpleNamespace(spark={}))
 MANY = settings(max_examples=examples(400))
@@ -170,3 +174,82 @@ def test_offsets_are_counted_through_the_treatment(world: TwoWays, data: st.Data
         due = {record.offset for record in world.a.own} - own
         assert all(at < place.offset for at in own)
         assert all(at >= place.offset for at in due)
+
+
+def small() -> TwoWays:
+    """Each side writes a record and brings the other side's."""
+    world = TwoWays(Side("A"), Side("B"))
+    for side in (world.a, world.b):
+        side.write([False], "plain")
+    world.b.bring(world.a, 1)
+    world.a.bring(world.b, 1)
+    return world
+
+
+def place_with(contents: ProgressContents | None, reverse: ReverseFlow | None = None) -> str:
+    """Why a group gets no place."""
+    world = small()
+    known = world.contents("B", {0: False, 1: False})
+    link = Link(world, "A", known, world.contents("A", {0: False, 1: False}))
+    if reverse is not None:
+        link.groups._reverse = reverse
+    link.groups._progress.read = lambda: contents  # type: ignore[method-assign]
+    assert link.place(2) is None
+    (note,) = link.notes.values()
+    return note
+
+
+def changed(**changes: object) -> ProgressContents:
+    contents = small().contents("B", {0: False, 1: False})
+    contents.partitions[AT] = contents.partitions[AT].replace(**changes)
+    return contents
+
+
+@pytest.mark.parametrize(
+    ("contents", "why"),
+    [
+        (None, "A has no progress topic of B->A"),
+        (ProgressContents(), "it has not begun this partition"),
+        (changed(state=State.STOPPED, reason="truncated"), "it has stopped: truncated"),
+        (changed(transform="another"), "by other rules than their origin"),
+        (changed(topic_id="c" * 32), "was deleted and recreated on the source"),
+    ],
+)
+def test_a_group_gets_no_place_without_a_reverse_link(
+    contents: ProgressContents | None, why: str
+) -> None:
+    assert why in place_with(contents)
+
+
+def test_a_group_gets_no_place_if_others_bring_records_that_the_reverse_link_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = provenance("B")
+    local = replace(step, decides={**step.decides, "local": True})
+    monkeypatch.setattr(both_ways, "feeds_of_other_links", lambda *_: {AT: []})
+    contents = changed(transform=with_treatments(None, [local]))
+    assert "other links bring records here" in place_with(
+        contents, ReverseFlow(treatments=(local,))
+    )
+
+
+def test_records_before_the_reverse_link_began_are_looked_at() -> None:
+    """B had records before B->A began at offset 5, from its end on."""
+    world = TwoWays(Side("A"), Side("B"))
+    world.b.write([False] * 5, "plain")
+    contents = world.contents("B", {0: False})
+    (outlet,) = contents.partitions[AT].outlets
+    began = Pair(source=5, target=0, sequence=0)
+    contents.partitions[AT] = contents.partitions[AT].replace(
+        outlets=(outlet.replace(pair=began),), position=5
+    )
+    record = contents.maps[AT][None]
+    contents.maps[AT][None] = record.replace(points=(began,), since=0)
+    link = Link(world, "A", contents, world.contents("A", {0: False}))
+    place = link.place(0)
+    assert place is not None
+    assert place.downstream == 5  # by the flows
+    ranges = {GROUP: {AT: UnreadRange(0, place.downstream)}}
+    assert link.groups.before_the_beginning(ranges) == ranges
+    beyond = {GROUP: {AT: UnreadRange(5, 7)}}
+    assert link.groups.before_the_beginning(beyond) == {GROUP: {}}

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.cluster import ClusterMetadata, OffsetAt, TopicMetadata
+from causeway.cluster import LATEST, ClusterMetadata, OffsetAt, TopicMetadata
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import OffsetMap, Outlet
 from causeway.model import Pair, TopicPartition
@@ -290,3 +290,52 @@ def test_nothing_is_said_where_the_map_may_be_another_logs(what: str) -> None:
     assert (place.note is None) == (what == "not placed")
     assert translator.unfinished == (what == "not placed")
     assert translator.fallbacks == 0
+
+
+class SharedLogs(LitLogs):
+    """Programs write to the target, which ends at 40. `last`: of the mirror's producer."""
+
+    def __init__(self, last: int | None) -> None:
+        self.last = last
+
+    def list_offsets(self, places: list[TopicPartition], when: int, **__: Any) -> dict[Any, Any]:
+        offset = 40 if when == LATEST else 0
+        return {at: OffsetAt(offset=offset, timestamp=-1, leader_epoch=0) for at in places}
+
+    def last_sequences(self, places: Collection[TopicPartition]) -> dict[Any, Any]:
+        return {at: {} if self.last is None else {1: self.last} for at in places}
+
+
+@pytest.mark.parametrize(
+    ("last", "first", "place"),
+    [
+        (14, None, 40),  # the pair's sequence is 15: no later record is in the log
+        (15, 30, 30),
+        (None, None, 40),  # the broker has forgotten the producer, so the log is read
+        (None, 30, 30),
+    ],
+)
+def test_behind_the_last_record_those_of_programs_count_as_well(
+    monkeypatch: pytest.MonkeyPatch, last: int | None, first: int | None, place: int
+) -> None:
+    """A group that has read all of a quiet source reads nothing again on a busy target."""
+    read: list[TopicPartition] = []
+
+    def first_of(_: Any, at: TopicPartition, *__: Any) -> dict[int, int]:
+        read.append(at)
+        return {} if first is None else {1: first}
+
+    monkeypatch.setattr("causeway.relay.offset_lookup.first_of", first_of)
+    logs = cast(Any, SharedLogs(last))
+    translator = OffsetTranslator(
+        logs,
+        logs,
+        Mapped(),
+        read_committed=True,
+        term=lambda: 1,
+        lane=no_lane,
+        others_write=True,
+    )
+    found = places_of(translator, {LIGHT: {12, 25}})[LIGHT]
+    assert found == {12: light(7), 25: light(place, mirrored=False)}
+    assert bool(read) == (last != 14)

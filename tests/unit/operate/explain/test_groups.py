@@ -217,3 +217,16 @@ def test_a_group_whose_mirrors_have_ended_is_not_synced_any_more(tmp_path: Path)
     one = explain(tmp_path, replace(FACTS, ended=frozenset({ORDERS})))
     assert (one.code, one.done) == ("ended", True)
     assert "its offsets were committed then" in one.answer
+
+
+def test_a_group_of_topics_that_both_clusters_write_has_its_price(tmp_path: Path) -> None:
+    task = TaskRecord(name="groups", figures={"app": 1200}, done_at=1)
+
+    one = explain(tmp_path, replace(FACTS, task=task))
+
+    assert one.code == "synced"
+    assert one.answer.endswith("; on B it would read at most 1,200 records again")
+    task = task.replace(figures={"app": 1})
+    assert "at most 1 record again" in explain(tmp_path, replace(FACTS, task=task)).answer
+    task = task.replace(figures={"other": 5})
+    assert "again" not in explain(tmp_path, replace(FACTS, task=task)).answer
