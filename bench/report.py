@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import limit_report, offset_report, transform_report
+from bench import codec_report, limit_report, offset_report, transform_report
 from bench.parts import DRIVER, JVM, LANE
 from bench.results import Entry, load
 from bench.soak import growth
@@ -80,10 +80,10 @@ class Row:
 
 
 def render(entries: Mapping[str, Entry]) -> str:
-    more = limit_report.METHOD + transform_report.METHOD + offset_report.METHOD
+    sections = (limit_report, transform_report, offset_report, codec_report)
+    more = "".join(section.METHOD for section in sections)
     method = _METHOD.format(more=more)
     parts = ["# Benchmark: Causeway and MirrorMaker 2\n", _summary(entries)]
-    sections = (limit_report, transform_report, offset_report)
     parts += filter(None, [section.render(entries) for section in sections])
     parts.append(method)
     parts += [_detail(entry) for entry in entries.values()]
@@ -263,6 +263,7 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
             "records/s": lambda f: f"{records_per_s(f):,.0f}",
             "CPU s per GB": lambda f: f"{_cpu_per_gb(f):.2f}",
             **({"wire GB": lambda f: f"{f['wire'] / 1e9:.2f}"} if figure.get("wire") else {}),
+            **({"stored GB": lambda f: f"{f['stored'] / 1e9:.2f}"} if figure.get("stored") else {}),
             **usage,
             "brokers' share": lambda f: f"{_brokers_share(f):.0%}",
         }

@@ -79,11 +79,19 @@ class Stage:
 
     def log_bytes(self, run: Run) -> int:
         """What the source's log holds of the topic."""
-        data = self.source.brokers[1].directory / "data"
-        return sum(file.stat().st_size for file in data.glob(f"{run.topic}-*/*.log"))
+        return _log_bytes(self.source, run.topic)
+
+    def stored_bytes(self, run: Run) -> int:
+        """What the target's log holds of the mirror."""
+        return _log_bytes(self.target, run.mirrored)
 
     def watch(self, run: Run) -> Target:
         return Target(self.target.internal_bootstrap, run.mirrored, run.partitions)
+
+
+def _log_bytes(cluster: LocalCluster, topic: str) -> int:
+    data = cluster.brokers[1].directory / "data"
+    return sum(file.stat().st_size for file in data.glob(f"{topic}-*/*.log"))
 
 
 @contextmanager

@@ -29,12 +29,13 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
     """`size`: bytes of keys and values, before compression; `wire`: of the batches, as they lie in
-    the source's log, where that was looked at."""
+    the source's log, where that was looked at; `stored`: likewise in the target's log."""
 
     records: int
     size: int
     usage: Usage
     wire: int = 0
+    stored: int = 0
 
     @property
     def records_per_s(self) -> float:
@@ -82,6 +83,7 @@ def measure(
             seen = target.await_ends(seen.ends, alive=mirror.check, timeout_s=_TIMEOUT_S)
             wanted = {p: seen.ends[p] + count for p, count in written.counts.items()}
             say("mirroring")
+            had = stage.stored_bytes(run)
             meter.start()
             begun = backlog.commit()
             seen = target.await_ends(wanted, alive=mirror.check, timeout_s=_TIMEOUT_S)
@@ -90,7 +92,10 @@ def measure(
                 raise CausewayError(
                     "measure", name, "the target does not end with the backlog's last records"
                 )
-        result = Throughput(records=shape.backlog, size=written.size, wire=wire, usage=usage)
+            stored = stage.stored_bytes(run) - had
+        result = Throughput(
+            records=shape.backlog, size=written.size, wire=wire, stored=stored, usage=usage
+        )
         speed = f"{result.records_per_s:,.0f} records/s"
         say(f"{speed}, {usage.seconds:.2f} s, {usage.cpu_s:.1f} s of CPU, {usage.pss_mb:,.0f} MB")
         return result

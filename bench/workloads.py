@@ -11,6 +11,7 @@ from typing import Any
 from bench import (
     asked,
     capacity,
+    codecs,
     far,
     groups,
     latency,
@@ -111,6 +112,7 @@ def workloads(*, quick: bool) -> list[Workload]:
         _page(5_000 if quick else 50_000),
         *_transforms(quick=quick),
         *_offsets(quick=quick),
+        *_codecs(quick=quick),
         *_limits(quick=quick),
     ]
 
@@ -159,6 +161,19 @@ def _offsets(*, quick: bool) -> Iterator[Workload]:
         measure=lambda stage, _, say: offsets.measure_beginning(stage, filled, say),
         systems=[CAUSEWAY_KEEPS],
     )
+
+
+def _codecs(*, quick: bool) -> Iterator[Workload]:
+    """What is compressed on the way, beside MirrorMaker 2 with the same key."""
+    settle_s = 1 if quick else 5
+    for codec in codecs.CODECS:
+        shape = codecs.shape(codec).shortened(_QUICK_FACTOR if quick else 1)
+        work = _throughput(shape, settle_s=settle_s)
+        yield replace(
+            work,
+            settings={"all": f"producer.compression.type={codec}", **work.settings},
+            measure=partial(codecs.measure, codec, shape, settle_s),
+        )
 
 
 def _verify(shape: Shape) -> Workload:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import limit_report, report, results, table, transform_report
+from bench import codec_report, limit_report, report, results, table, transform_report
 from bench.capacity import Capacity
 from bench.latency import Latency, Spread
 from bench.many import Many
@@ -220,3 +221,22 @@ def test_the_checked_in_report_equals_what_results_json_gives() -> None:
     folder = Path(results.__file__).parent
     report_text = report.render(results.load(folder / "results.json"))
     assert (folder / "RESULTS.md").read_text() == report_text, "write it again: make bench-report"
+
+
+def test_what_is_compressed_on_the_way_is_held_against_mirror_maker_2_with_the_same_key() -> None:
+    def figure(seconds: float, stored: int) -> Throughput:
+        figure = _throughput(seconds, 2.0)
+        return replace(figure, wire=10**9, stored=stored)
+
+    entry = _entry(
+        "1 kB to zstd",
+        causeway=[figure(2.0, 200_000_000)],
+        mm2=[figure(4.4, 250_000_000)],
+    )
+    found = {row.work: row for row in codec_report.rows({"codec-zstd": entry}) if row.theirs != "–"}
+    speed, stored = found["1 kB to zstd: records/s"], found["1 kB to zstd: stored at the target"]
+    assert (speed.ratio, speed.wanted, speed.holds) == ("2.2 ×", "at least 2 ×", True)
+    assert (stored.theirs, stored.ours, stored.holds) == ("25.0%", "20.0%", None)
+    text = report.render({"codec-zstd": entry})
+    assert "## Compressed on the way" in text
+    assert "| stored GB |" in text

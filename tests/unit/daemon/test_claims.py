@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from causeway.control import Copied, MirroredTopic, UnconfirmedCopy
+from causeway.control import Copied, MirroredTopic, Transforms, UnconfirmedCopy
 from causeway.daemon.partitions import assignment
 from causeway.daemon.partitions.decisions import (
     Adopt,
@@ -17,6 +17,7 @@ from causeway.daemon.partitions.decisions import (
     Stop,
     Wish,
 )
+from causeway.daemon.partitions.reloads import compared
 from causeway.link_topics import PartitionProgress, decode_entry, encode_entry
 from causeway.model import NO_TOPIC_ID, Pair, State
 from causeway.relay import Compression
@@ -259,6 +260,17 @@ def test_an_assignment_has_the_codec_of_the_target_s_writer(
 ) -> None:
     one = replace(LINK, target=replace(LINK.target, **keys), recompress=recompress)
     assert assignment(TOPIC, progress(), one).compression == expected
+
+
+def test_a_running_driver_assigns_partitions_again_if_their_codec_changes() -> None:
+    def concerned(**keys: Any) -> bool:
+        now = replace(LINK, target=replace(LINK.target, **keys))
+        return compared((LINK, Transforms(LINK, {})), (now, Transforms(now, {})))("orders")
+
+    assert not concerned()
+    assert not concerned(lz4_level=3)
+    assert not concerned(compression_type="producer")
+    assert concerned(compression_type="zstd")
 
 
 def test_what_stopped_for_another_name_goes_on_under_the_one_before() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from causeway.config import LinkSettings
 from causeway.control import Transforms
+from causeway.daemon.partitions import claims
 from causeway.errors import CausewayError
 
 _Link = tuple[LinkSettings, Transforms]
@@ -36,6 +37,7 @@ def _of(topic: str, link: LinkSettings, transforms: Transforms) -> tuple[Any, ..
         transforms.identity_of(topic),
         link.treatments_of(topic),
         replace(link.fetch, start="earliest"),  # of new partitions alone
+        claims.compression(link),
         link.is_sole_writer(topic),
         link.joins,
         preserves,
