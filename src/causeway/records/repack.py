@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from causeway.errors import ProtocolError
 from causeway.records.batches import Batch, read
 from causeway.records.codec import UNPACKED_BYTES, has_too_many_records
 from causeway.records.compress import compress
@@ -22,9 +21,9 @@ _NO_FRONT: Final = memoryview(b"")
 def repack(batch: Batch, codec: int, level: int | None = None) -> Batch:
     """`batch` in `codec`, at `level` (see `compress`).
 
-    `batch` itself if it has that codec, if compression would make it larger than its records, or if
-    `decode` could not read the result, because of its size. It is also returned if it cannot be
-    read: then the target refuses it.
+    `batch` itself if it has that codec, if compression would not make it smaller, or if `decode`
+    could not read the result, because of its size. It is also returned if it cannot be unpacked:
+    then the target decides whether to take it.
     """
     if batch.codec == codec or has_too_many_records(batch.records):
         return batch
@@ -33,7 +32,7 @@ def repack(batch: Batch, codec: int, level: int | None = None) -> Batch:
         if batch.codec:
             packed = memoryview(plain)
             plain = unpack(batch.codec, _NO_FRONT, packed, UNPACKED_BYTES, "record batch")
-    except ProtocolError:
+    except Exception:  # no codec foresees all damage
         return batch
     if len(plain) > UNPACKED_BYTES:
         return batch

@@ -222,6 +222,17 @@ def test_a_payload_that_is_no_data_of_its_codec_stays(before: int) -> None:
     assert repack(cut, ZSTD if before != ZSTD else LZ4) is cut
 
 
+@given(st.binary(min_size=1, max_size=300), st.sampled_from(sorted(PACKED.values())), st.data())
+def test_no_payload_raises(noise: bytes, before: int, data: st.DataObject) -> None:
+    """The lane goes on with all its partitions, whatever a producer has written."""
+    good = bytes(repack(as_is(raw_batch(TEXT)), before).payload)
+    at = data.draw(st.integers(0, len(good)))
+    payload = data.draw(st.sampled_from([noise, good[:at] + noise, good[:at] + noise + good[at:]]))
+    bad = as_is(raw_batch(TEXT))._replace(codec=before, payload=payload)
+    found = repack(bad, ZSTD if before != ZSTD else LZ4)
+    assert found is bad or found.codec != before
+
+
 def test_a_codec_that_there_is_not_stays() -> None:
     odd = as_is(raw_batch(TEXT))._replace(codec=6)
     assert repack(odd, ZSTD) is odd
