@@ -15,6 +15,7 @@
     ├── BrokerError               8   a broker answered with another Kafka error code
     ├── ConflictError             10  concurrent administrative request; nothing was changed
     ├── NobodyLeadsError          9   no driver leads the link, or none acted in time
+    ├── NeedsRestartError        12   a changed file that a running driver cannot put in force
     └── ProtocolError             1   bytes that do not follow Kafka's protocol
         └── TooLargeError         7   a batch that would take too much memory unpacked
 
@@ -142,6 +143,10 @@ class ConflictError(CausewayError):
 
 class NobodyLeadsError(CausewayError):
     exit_code = 9
+
+
+class NeedsRestartError(CausewayError):
+    exit_code = 12
 
 
 class ProtocolError(CausewayError):

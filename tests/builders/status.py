@@ -15,6 +15,7 @@ from causeway.status import (
     LinkStatus,
     PartitionStatus,
     Preserving,
+    ReloadStatus,
     Role,
     Snapshot,
     Timing,
@@ -131,6 +132,7 @@ def full(*links: LinkStatus) -> Snapshot:
             Expiry("A", "trusted", datetime(2034, 1, 1, tzinfo=UTC)),
         ),
         links=links or (link(),),
+        reload=ReloadStatus(in_force_since_ms=1_699_999_940_000, pending=True, reason="wrong"),
         lanes=(
             LaneStatus(
                 lane=0,

@@ -34,7 +34,7 @@ INTERRUPTED: Final = 130  # the shell's code for SIGINT
 UNREAD: Final = 141  # the shell's code for SIGPIPE
 
 _NO_CLUSTER: Final = frozenset(
-    {"lanes", "diff", "convert", "version", "dev up", "dev down", "dev status"}
+    {"lanes", "diff", "convert", "version", "reload", "dev up", "dev down", "dev status"}
 )
 _NO_FILE: Final = frozenset({"version", "dev down", "dev status"})
 _DIRECTIVES: Final = ("pause", "resume", "restart", "throttle", "step-down")
@@ -70,7 +70,16 @@ MEANINGS: Final = (
         "a change was only shown, because --yes is missing",
         (*_MOVES, "geo destination remove"),
     ),
+    Meaning(
+        2,
+        "something in the changed file is wrong: the settings in force stay, as with 3 to 8",
+        ("reload",),
+    ),
     Meaning(3, "no broker answered in time", but=_NO_CLUSTER),
+    Meaning(3, "a cluster of the changed file does not answer the driver", ("reload",)),
+    Meaning(4, "a cluster refuses credentials of the changed file", ("reload",)),
+    Meaning(5, "a permission is missing for the changed file", ("reload",)),
+    Meaning(8, "a broker answered the driver with another error", ("reload",)),
     Meaning(
         3,
         "one of several links did not answer (the others are shown or changed)",
@@ -102,7 +111,7 @@ MEANINGS: Final = (
     Meaning(9, "no driver acted in time", (*_DIRECTIVES, *_GEO_CHANGES)),
     Meaning(9, "a running driver did not act in time", _MOVES),
     Meaning(9, "no driver started within 10 minutes", ("wait",)),
-    Meaning(9, "no driver answers on this machine", ("lanes",)),
+    Meaning(9, "no driver answers on this machine", ("lanes", "reload")),
     Meaning(9, "--running: no driver of the file's flows answers", ("plan",)),
     Meaning(
         10,
@@ -112,6 +121,7 @@ MEANINGS: Final = (
     Meaning(10, "another link writes the same schemas", ("plan",)),
     Meaning(11, "--check --lag-above: a partition lags more", ("status", "geo status")),
     Meaning(11, "not reached before --timeout", ("wait", "cutover")),
+    Meaning(12, "a change needs a restart: the settings in force stay", ("reload",)),
     Meaning(13, "source and target differ", ("verify",)),
     Meaning(14, "--strict: some records could not be compared", ("verify",)),
     Meaning(INTERRUPTED, "interrupted"),
@@ -131,6 +141,7 @@ IN_SHORT: Final = {
     9: "no driver runs, or none acted in time",
     10: "a concurrent administrative request",
     11: "more lag than allowed, or not reached in time",
+    12: "a changed file needs a restart",
     13: "source and target differ",
     14: "some records could not be compared",
     INTERRUPTED: "interrupted",

@@ -89,6 +89,9 @@ def render(snapshot: Snapshot, lines: int, width: int) -> RenderableType:
             parts.append(Text(f"and {count(len(wrong) - len(first), 'problem')} more", "red"))
     if snapshot.lane_trouble:
         parts.append(Text(printable(f"a lane ended: {snapshot.lane_trouble}"), "yellow"))
+    if snapshot.reload is not None and snapshot.reload.pending:
+        why = f": {snapshot.reload.reason}" if snapshot.reload.reason else ""
+        parts.append(Text(printable(f"the changed file is not in force{why}"), "yellow"))
     return Group(*parts)
 
 

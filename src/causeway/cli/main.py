@@ -22,6 +22,7 @@ from causeway.cli import (
     failover,
     lists,
     plan,
+    reload,
     run,
     status,
     translate,
@@ -56,6 +57,7 @@ command(app, "resume", commands.CONTROL)(directives.resume)
 command(app, "restart", commands.CONTROL)(directives.restart)
 command(app, "throttle", commands.CONTROL)(directives.throttle)
 command(app, "step-down", commands.CONTROL)(directives.step_down)
+command(app, "reload", commands.CONTROL)(reload.command)
 command(app, "translate", commands.MOVE)(translate.command)
 command(app, "cutover", commands.MOVE)(cutover.command)
 command(app, "promote", commands.MOVE)(failover.promote)

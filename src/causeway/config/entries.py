@@ -145,6 +145,11 @@ class Rereading:
         """Whether a file has changed since it was read."""
         return any(stamp_of(path) != stamp for path, stamp in self.files.items())
 
+    @property
+    def path(self) -> Path | None:
+        """The file itself: the one that was read first."""
+        return next(iter(self.files), None)
+
     def then(self, change: Callable[[Any], Any]) -> Rereading:
         """The same, with `change` applied to the Settings of each reading."""
         return Rereading(files=self.files, read=lambda: change(self.read()))

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from causeway.daemon.events import plain, said
     from causeway.daemon.leadership import Leadership
     from causeway.daemon.processes import short_collections
+    from causeway.daemon.reload_door import Reloaded, ask_drivers
 _MODULES = {
     "Leadership": "leadership",
+    "Reloaded": "reload_door",
     "Sides": "clients",
+    "ask_drivers": "reload_door",
     "plain": "events",
     "run": "driver",
     "said": "events",

@@ -31,6 +31,7 @@ from causeway.daemon.lanes import Fleet
 from causeway.daemon.links import Links
 from causeway.daemon.partitions import RunOptions, Wish, treatments_of
 from causeway.daemon.reload_checks import CheckedSettings, ReloadChecks, StageRoom
+from causeway.daemon.reload_door import open_door
 from causeway.daemon.reloading import Reloader
 from causeway.daemon.spark import Engine, Spark, not_importable, wanted_lanes
 from causeway.daemon.staging import Staging
@@ -46,6 +47,7 @@ _CALM_S = 0.25  # if all lanes are connected and the run does not end by itself
 _STATUS_S = 0.5
 _DRAIN_S = 20.0
 _FOR_GOOD_S = 60.0  # a bounded run does not wait for a partition that failed so long ago
+_TAKEN_UP_S = 30.0  # so long a reload waits for links
 _FIRST_LANES = 2  # launched before the number of partitions is known
 OnStatus = Callable[[Look], None]
 OnSettings = Callable[[Settings], None]
@@ -93,7 +95,8 @@ def run(
             in_force,
             stop or threading.Event(),
         )
-        with _signals(driver.stop, driver.reload):
+        file = None if settings.rereading is None else settings.rereading.path
+        with _signals(driver.stop, driver.reload), open_door(file, driver.reload):
             return driver.run()
 
 
@@ -147,6 +150,8 @@ class Driver:
             check=checks.check,
             apply=self._apply_soon,
             on_renewed=self._fleet.renew,
+            on_noted=self._links.note_file,
+            reach=checks.reach,
         )
 
     def run(self) -> int:
@@ -196,11 +201,14 @@ class Driver:
         return self._reloader.ask(by)
 
     def _apply_soon(self, change: CheckedSettings) -> None:
-        """Has the main thread put `change` in force, and waits until it has."""
+        """Has the main thread put `change` in force. Waits until it has, and a while until each
+        link works by it: a link first ends its look at the clusters."""
         self._changes.put(change)
-        while not self.stop.is_set():
-            if change.applied.wait(_CALM_S):
-                return
+        while not (self.stop.is_set() or change.applied.wait(_CALM_S)):
+            pass
+        until = time.monotonic() + _TAKEN_UP_S
+        while not (self.stop.is_set() or self._links.settled or time.monotonic() > until):
+            self.stop.wait(_TICK_S)
 
     def _apply_changes(self) -> None:
         while not self._changes.empty():
@@ -263,7 +271,7 @@ class Driver:
                 if (why := sides.refused_for_minutes) is not None
             },
             expiries=self._reloader.expiries,
-            reload=self._reloader.status,
+            reload=self._reloader.status if self._reloader.has_file else None,
         )
 
     def _publish(self, *, force: bool = False) -> None:

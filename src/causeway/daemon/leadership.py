@@ -82,6 +82,7 @@ class Leadership:
         self._happened = EventLog(link.name)
         # Each lease contains them. The discoverer sets them while this process leads.
         self.clusters = ClusterIds()
+        self.settings: str | None = None  # a hash of the flow's settings, for the other drivers
 
     def acquire(
         self, stop: threading.Event, on_standby: Callable[[LeaseRecord], None]
@@ -301,4 +302,5 @@ class Leadership:
             reached=self._topic.reached,
             source_cluster=self.clusters.source,
             target_cluster=self.clusters.target,
+            settings=self.settings,
         )

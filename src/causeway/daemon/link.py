@@ -24,7 +24,8 @@ from causeway.daemon.link_parts import LinkParts, LinkWork
 from causeway.daemon.partitions import Found, Registry
 from causeway.daemon.progress_writes import FINAL_S, ProgressWrites
 from causeway.daemon.staging import Staging
-from causeway.daemon.startup import Patience
+from causeway.daemon.startup import OTHER_FILE, OtherFile, Patience
+from causeway.daemon.tasks import FILE
 from causeway.errors import BrokerError, CausewayError
 from causeway.link_topics import LeadershipLostError, LeaseRecord, ProgressContents
 from causeway.status import LinkProblem, LinkStatus, Role, lag
@@ -48,8 +49,10 @@ class LinkDriver:
         self._lock = threading.Lock()
         self._directing: DirectiveExecutor | None = None
         self._next: LinkWork | None = None  # takes the place of the present one
+        self._not_in_force: str | None = None  # why the changed file is not
         self._install(self._parts_of(work))
         self._patience = Patience(link.name)
+        self._other_file = OtherFile(link.name)
         self._role = Role.STARTING
         self._reason: str | None = None
         self._problems: tuple[LinkProblem, ...] = ()
@@ -90,6 +93,11 @@ class LinkDriver:
             self._next = work
         self._halt.set()
 
+    def note_file(self, reason: str | None) -> None:
+        """Shows in the status why the changed file is not in force; None: it is."""
+        self._not_in_force = reason
+        self._tasks.note_file(reason)
+
     @property
     def changing(self) -> bool:
         """Whether it still has the earlier settings."""
@@ -117,16 +125,18 @@ class LinkDriver:
         self._apis, self.control, self._tasks = parts.apis, parts.control, parts.tasks
         self._intake, self._tally = parts.intake, parts.tally
         self._new_directing = parts.new_directing
+        self._leadership.settings = parts.work.fingerprint
 
     def _take_next(self) -> LinkParts | None:
         """The parts for the settings that came last, which are in place now; None if none came."""
-        with self._lock:
-            work, self._next = self._next, None
-        if work is None:
+        if (work := self._next) is None:
             return None
         parts = self._parts_of(work)
         self._install(parts)
         self.registry.on_data_loss = work.link.on_data_loss
+        with self._lock:
+            if self._next is work:
+                self._next = None
         _log.info("settings changed", extra={"link": work.link.name})
         return parts
 
@@ -174,7 +184,8 @@ class LinkDriver:
 
     def _lead(self) -> None:
         def on_standby(lease: LeaseRecord) -> None:
-            self._set_role(Role.STANDBY, f"led by {lease.owner}")
+            differs = self._other_file.looks(lease.settings, self._leadership.settings)
+            self._set_role(Role.STANDBY, f"led by {lease.owner}{OTHER_FILE if differs else ''}")
 
         pause = _BACKOFF_S[0]
         while True:
@@ -225,6 +236,7 @@ class LinkDriver:
             self._term_events.over.set()
         self._writing.begin()
         self.registry.begin(contents)
+        self._tasks.note_file(self._not_in_force, contents.tasks.get(FILE))
         self._intake.begin()
         self._tally.begin(contents.transforms)
         self._directing = directing = self._new_directing(contents.directives)

@@ -4,11 +4,13 @@ take the place of all parts at once. What must outlive that is elsewhere: the ro
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 
-from causeway.config import LinkSettings
+from causeway.config import LinkSettings, Secret, Settings, rows_of
 from causeway.control import Sharer, Transforms
 from causeway.daemon.clients import Sides
 from causeway.daemon.directive_executor import DirectiveExecutor
@@ -30,6 +32,20 @@ class LinkWork:
     transforms: Transforms
     also: tuple[ScheduledTask, ...] = ()
     sharers: tuple[Sharer, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what the file says about the flow, without its clients and secrets: drivers of
+        one flow may have logins of their own."""
+        rows = rows_of(Settings(links=(self.link,), run=self.run.settings, spark={}))
+        says = [
+            (section.part, key, row.value)
+            for section, keys in rows.items()
+            if section.scope == "flow" and not section.flow
+            for key, row in keys.items()
+            if not isinstance(row.value, Secret)
+        ]
+        return sha256(json.dumps(sorted(says, key=str)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

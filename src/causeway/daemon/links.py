@@ -163,6 +163,11 @@ class Links:
         if not self._ending:
             self._clients.close_unused()
 
+    def note_file(self, reason: str | None) -> None:
+        """Shows with each link why the changed file is not in force; None: it is."""
+        for link in self.running:
+            link.note_file(reason)
+
     def stop(self) -> None:
         for link in self.all:
             link.stop()

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from causeway.cluster import clusters
-from causeway.config import SettingChange, Settings, changes, is_local
+from causeway.cluster import clusters, reach
+from causeway.config import ClientSettings, SettingChange, Settings, changes, is_local
 from causeway.control import Transforms
 from causeway.daemon.clients import Clients, Sides
 from causeway.daemon.links import Links
@@ -22,7 +23,7 @@ from causeway.daemon.reloading import FileDifference
 from causeway.daemon.spark import Engine
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import BrokerApis
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, UnreachableError
 from causeway.logins import ssl_context
 
 if TYPE_CHECKING:
@@ -122,12 +123,19 @@ class ReloadChecks:
         prepared = self._staging.check(self._engine.spark, self._staging.lacks(staged))
         return CheckedSettings(settings=settings, transforms=transforms, prepared=prepared)
 
+    def reach(self, client: ClientSettings) -> None:
+        """Raises AuthenticationError, or ConfigError for a certificate, if the cluster refuses
+        these credentials. If the cluster does not answer, nothing can be known."""
+        if client.tls is not None:
+            ssl_context(client.tls)
+        with clusters() as connect, suppress(UnreachableError):
+            reach(connect, client, _ANSWER_S)
+
     def _check_clusters(self, settings: Settings) -> None:
         with clusters() as connect:
             for client in self._clients.unmet(settings):
                 if client.tls is not None:
                     ssl_context(client.tls)
-                cluster = connect(client)
-                cluster.bootstrap_check(min(_ANSWER_S, cluster.timeout_s))
+                reach(connect, client, _ANSWER_S)
             for link in self._links.changed(settings):
                 BrokerApis(link, Sides.of(link, connect)).check()

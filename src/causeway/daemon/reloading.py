@@ -24,12 +24,12 @@ from typing import Any, Final
 from causeway.config import ClientSettings, Settings, Stamp, stamp_of
 from causeway.config.reading import expiries
 from causeway.daemon.clients import Clients
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, NeedsRestartError
 from causeway.status import ReloadResult, ReloadStatus
 
 _log = logging.getLogger("causeway.run")
 _LOOK_S: Final = 1.0
-_AGAIN_S: Final = 30.0  # so often a file is tried again that could not be checked
+_AGAIN_S: Final = 10.0  # so often a file is tried again that could not be checked
 _WARN_S: Final = 24 * 3600.0  # between two warnings of the same certificate
 _THE_FILE: Final = "the changed file"
 
@@ -46,7 +46,9 @@ class FileDifference:
 class Reloader:
     """`compare` tells what differs between the settings in force and others. `check` looks at all
     of the new settings and raises CausewayError if they cannot be used; its result goes to `apply`,
-    which puts them in force. `on_renewed` gets the settings of clients with new credentials."""
+    which puts them in force. `on_renewed` gets the settings of clients with new credentials,
+    `on_noted` why the changed file is not in force, or None. `reach` raises CausewayError if a
+    cluster refuses new credentials."""
 
     def __init__(
         self,
@@ -57,13 +59,15 @@ class Reloader:
         check: Callable[[Settings], Any],
         apply: Callable[[Any], None],
         on_renewed: Callable[[Mapping[str, ClientSettings]], None],
+        on_noted: Callable[[str | None], None] = lambda _: None,
+        reach: Callable[[ClientSettings], None] = lambda _: None,
     ) -> None:
         self._running = settings
         self._rereading = settings.rereading
         self._files: Mapping[Path, Stamp] = {} if self._rereading is None else self._rereading.files
         self._clients = clients
         self._compare, self._check, self._apply = compare, check, apply
-        self._on_renewed = on_renewed
+        self._on_renewed, self._on_noted, self._reach = on_renewed, on_noted, reach
         self._seen: Mapping[Path, Stamp] | None = None  # at the last look, if that found a change
         self._again_at: float | None = None
         self._trouble = ""
@@ -91,9 +95,9 @@ class Reloader:
         return future
 
     @property
-    def running(self) -> Settings:
-        """The settings in force."""
-        return self._running
+    def has_file(self) -> bool:
+        """Whether the settings come from a file that can be read again."""
+        return self._rereading is not None
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -145,18 +149,18 @@ class Reloader:
     def _reload(self, by: str) -> None:
         found = self._read()
         if isinstance(found, CausewayError):
-            self._refuse(by, ReloadResult.REFUSED, str(found))
+            self._refuse(by, found)
             return
         difference = self._compare(self._running, found)
         if difference.restart:
-            reason = "needs a restart: " + "; ".join(difference.restart)
-            self._refuse(by, ReloadResult.NEEDS_RESTART, reason, difference.changes)
+            cause = f"only a restart applies {'; '.join(difference.restart)}"
+            self._refuse(by, NeedsRestartError("use", "the file", cause), difference.changes)
             return
         try:
             checked = self._check(found)
         except CausewayError as error:
-            self._refuse(by, ReloadResult.REFUSED, str(error), difference.changes)
-            if error.retriable:
+            self._refuse(by, error, difference.changes)
+            if error.retriable and by == _THE_FILE:
                 self._again_at = time.monotonic() + _AGAIN_S
             return
         self._apply(checked)
@@ -174,23 +178,24 @@ class Reloader:
             )
         )
 
-    def _refuse(
-        self, by: str, result: ReloadResult, reason: str, changes: tuple[str, ...] = ()
-    ) -> None:
+    def _refuse(self, by: str, error: CausewayError, changes: tuple[str, ...] = ()) -> None:
+        waits = isinstance(error, NeedsRestartError)
         self._note(
             ReloadStatus(
                 in_force_since_ms=self.status.in_force_since_ms,
                 tried_ms=_now_ms(),
                 by=by,
-                result=result,
-                reason=reason,
+                result=ReloadResult.NEEDS_RESTART if waits else ReloadResult.REFUSED,
+                reason=str(error),
                 changes=changes,
                 pending=True,
+                exit_code=error.exit_code,
             )
         )
 
     def _note(self, status: ReloadStatus) -> None:
         before, self.status = self.status, status
+        self._on_noted(status.reason)
         again = (before.result, before.reason, before.by) == (
             status.result,
             status.reason,
@@ -212,6 +217,8 @@ class Reloader:
             self._not_renewed(found)
             return
         try:
+            for new in self._clients.renewable(found).values():
+                self._reach(new)
             changed = self._clients.renew(found)
         except CausewayError as error:
             self._not_renewed(error)
@@ -229,13 +236,18 @@ class Reloader:
         if pending and not self.status.pending:
             about = {"changes": "; ".join(difference.changes)}
             _log.info("file has changed and is not in force", extra=about)
-        self.status = self.status.replace(pending=pending, changes=difference.changes)
+        # A reason of an earlier attempt is about an earlier version of the file.
+        self.status = self.status.replace(
+            pending=pending, changes=difference.changes, reason=None, exit_code=0
+        )
+        self._on_noted(None)
 
     def _not_renewed(self, error: CausewayError) -> None:
         if str(error) != self._trouble:
             self._trouble = str(error)
             _log.warning("credentials not renewed", extra={"reason": self._trouble})
         self.status = self.status.replace(pending=True, reason=str(error), changes=())
+        self._on_noted(str(error))
 
     def _warn(self) -> None:
         if time.monotonic() < self._warn_at:

@@ -31,6 +31,7 @@ _LATE_S: Final = 5.0  # links whose clusters answer wait for the other clusters 
 _APIS_S: Final = 5.0  # a cluster that does not answer delays the start for so long
 PATIENCE_S = 60.0  # the restart of a broker takes less
 _FAILING_S: Final = 60.0  # until a bounded run ends, if its lanes end before they connect
+_DIFFERS_S: Final = 30.0
 _SILENT_S: Final = 600.0  # if no lane starts: a Spark cluster may have no free core for a while
 
 
@@ -129,6 +130,33 @@ class Patience:
     def waits(self) -> bool:
         """Whether there was an error that may still pass, or that did not pass in time."""
         return self._since is not None
+
+
+OTHER_FILE: Final = ", and its file says something else about this flow"
+
+
+@dataclass(slots=True)
+class OtherFile:
+    """Logs if the files of two drivers of a link differ for longer than a reload of both takes. Not
+    thread-safe."""
+
+    link: str
+    _since: float | None = None
+    _logged: bool = False
+
+    def looks(self, leaders: str | None, ours: str | None) -> bool:
+        """Whether the files differ, by the hashes of the flow's settings; None: unknown."""
+        if leaders is None or leaders == ours:
+            self._since, self._logged = None, False
+            return False
+        self._since = self._since or time.monotonic()
+        if not self._logged and time.monotonic() - self._since > _DIFFERS_S:
+            self._logged = True
+            remedy = "give both drivers the same file"
+            _log.warning(
+                "the leading driver has another file", extra={"link": self.link, "remedy": remedy}
+            )
+        return True
 
 
 @dataclass(slots=True)

@@ -317,6 +317,7 @@ def _overview(view: View) -> shapes.Overview:
         taken_at_ms=view.now_ms,
         lanes=len(snapshot.lanes),
         ranking=RANKING,
+        reload=None if snapshot.reload is None else shaped(shapes.Reload, snapshot.reload),
         links=[_link_of(each) for each in view.links.values()],
     )
 

@@ -100,6 +100,18 @@ class Link(Shape):
     groups: Annotated[int, _about("The number of followed consumer groups.")]
 
 
+class Reload(Shape):
+    """The file in force, and the last attempt to put a changed one in force."""
+
+    in_force_since_ms: int
+    pending: Annotated[bool, _about("The file has changed since, and is not in force.")]
+    tried_ms: Annotated[int | None, _about("The time of the last attempt; null: there was none.")]
+    by: Annotated[str | None, _about("Who or what asked for it.")]
+    result: Annotated[str | None, _about("`applied`, `unchanged`, `refused` or `needs-restart`.")]
+    reason: Annotated[str | None, _about("Why the changed file is not in force.")]
+    changes: Annotated[Sequence[str], _about("What it changes, without secrets.")]
+
+
 class Overview(Shape):
     version: str
     started_at_ms: int
@@ -110,6 +122,7 @@ class Overview(Shape):
     lanes_wanted: int
     lane_trouble: str | None
     ranking: Annotated[Sequence[str], _about("All states, the worst first.")]
+    reload: Annotated[Reload | None, _about("null: the settings do not come from a file.")]
     links: list[Link]
 
 

@@ -214,7 +214,8 @@ class LeaseRecord(Value, kw_only=True):
     of this machine that has ended; `progress_lost` (None in a lease that only announces the next
     leader) shows whether the topic was lost before: see daemon.leadership. `reached`: the end of
     the topic at that time; a lease at a lower offset is in a topic that was created again.
-    `source_cluster`, `target_cluster`: the ids of the link's clusters, None while unknown."""
+    `source_cluster`, `target_cluster`: the ids of the link's clusters, None while unknown.
+    `settings`: a hash of the flow's settings in the driver's file, without secrets."""
 
     link: str
     owner: str
@@ -227,6 +228,7 @@ class LeaseRecord(Value, kw_only=True):
     reached: int = 0
     source_cluster: str | None = None
     target_cluster: str | None = None
+    settings: str | None = None
     written_at: int = -1
 
 

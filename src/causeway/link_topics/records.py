@@ -103,6 +103,8 @@ def encode_entry(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
         fields["outlets"] = list(map(_outlet_fields, entry.outlets))
         if entry.offsets_from == -1:
             del fields["offsets_from"]
+    elif isinstance(entry, LeaseRecord) and entry.settings is None:
+        del fields["settings"]
     if "written_at" in fields:
         fields["written_at"] = now_ms
     return _dump(_key(kind, name)), _dump({"v": VERSION, **fields})

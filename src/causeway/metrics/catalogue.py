@@ -170,6 +170,11 @@ _TABLE: Final[Mapping[str, Mapping[tuple[str, ...], Mapping[str, str]]]] = {
             "causeway_lanes_wanted": "Lanes that were started.",
             "causeway_start_time_seconds": "Start of this run, in seconds since 1970.",
             "causeway_draining": "1 while the run is draining.",
+            "causeway_file_in_force_since_seconds": "When the settings in force were taken from "
+            "the file, in seconds since 1970.",
+            "causeway_file_pending": "1 while the file has changed and is not in force.",
+            "causeway_file_refused": "1 if the last attempt to put the changed file in force "
+            "failed: something in it is wrong, or needs a restart.",
         },
         _LANE: {
             "causeway_lane_partitions": "Partitions that the lane mirrors.",

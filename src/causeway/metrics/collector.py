@@ -106,6 +106,12 @@ def _add_process(page: _Page, snapshot: Snapshot) -> None:
         "lanes_running": len(snapshot.lanes),
         "lanes_wanted": snapshot.lanes_wanted,
     }
+    if (reload := snapshot.reload) is not None:
+        about_run |= {
+            "file_in_force_since_seconds": reload.in_force_since_ms / 1000,
+            "file_pending": reload.pending,
+            "file_refused": reload.reason is not None,
+        }
     page.add_all("causeway_", (), about_run)
     for expiry in snapshot.expiries:
         certificate = (expiry.cluster, expiry.which)

@@ -316,7 +316,8 @@ class ReloadStatus(Value):
     """Which file a driver works by. `in_force_since_ms`: when its settings were put in force.
     `pending`: the file has changed since, and is not in force. The last attempt to take it over:
     `tried_ms`, `by`, `result`, all None if there was none, and `reason`, why the file is not in
-    force. `changes`: what that file changes, one line each, without secrets."""
+    force. `changes`: what that file changes, one line each, without secrets. `exit_code`: of
+    `causeway reload`."""
 
     in_force_since_ms: int
     pending: bool = False
@@ -325,6 +326,7 @@ class ReloadStatus(Value):
     result: ReloadResult | None = None
     reason: str | None = None
     changes: tuple[str, ...] = ()
+    exit_code: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

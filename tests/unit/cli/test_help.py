@@ -114,7 +114,7 @@ def test_commands_are_grouped_in_panels(capsys: pytest.CaptureFixture[str]) -> N
         if title != "Options"
     }
     assert list(panels) == ["Run", "Look", "Control", "Move", "Transform", "Convert", "Local"]
-    assert panels["Control"] == {"pause", "resume", "restart", "throttle", "step-down"}
+    assert panels["Control"] == {"pause", "resume", "restart", "throttle", "step-down", "reload"}
     assert {"run", "geo", "mirror-maker"} == panels["Run"]
     assert {"version", "dev"} == panels["Local"]
     assert set().union(*panels.values()) == {each.split()[0] for each in LEAVES}

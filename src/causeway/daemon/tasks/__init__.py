@@ -2,4 +2,4 @@
 
 from causeway.daemon.tasks.control_plane import ControlPlane, heartbeat_task
 from causeway.daemon.tasks.groups import Groups
-from causeway.daemon.tasks.schedule import ScheduledTask, Tasks
+from causeway.daemon.tasks.schedule import FILE, ScheduledTask, Tasks

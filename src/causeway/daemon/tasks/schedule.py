@@ -22,6 +22,7 @@ _MOST_ITEMS = 100  # of a task, in its record
 _READY_S = 10.0  # at most so long a task may be not ready
 _TICK_S = 0.1
 _RECORD_S = 60.0
+FILE = "file"  # the record of the settings' file; no task has this name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +88,23 @@ class Tasks:
     def follow(self, before: Tasks) -> None:
         """Goes on with the records of `before`, which was stopped."""
         with before._lock:
-            names = before._records.keys() & self._records.keys()
+            names = before._records.keys() & {*self._records, FILE}
             self._records |= {name: before._records[name] for name in names}
             self._items = {name: i for name, i in before._items.items() if name in names}
             self._dirty = before._dirty & names
+
+    def note_file(self, reason: str | None, known: TaskRecord | None = None) -> None:
+        """Records why the changed file of the settings is not in force, like a task that fails;
+        None: it is in force, which is recorded if it was not before. `known`: the record of an
+        earlier leader."""
+        with self._lock:
+            before = self._records.get(FILE, known)
+            if before is None:
+                before = TaskRecord(name=FILE)
+            if before.reason != reason:
+                done_at = int(time.time() * 1000) if reason is None else before.done_at
+                self._records[FILE] = before.replace(reason=reason, done_at=done_at, written_at=-1)
+                self._dirty.add(FILE)
 
     @property
     def running(self) -> bool:

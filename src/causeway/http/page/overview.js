@@ -51,6 +51,8 @@ function Verdict({ overview }) {
     wrong.push(`${overview.lanes} of ${count(overview.lanes_wanted, "lane")}`);
   }
   if (overview.lane_trouble) wrong.push(`a lane ended: ${overview.lane_trouble}`);
+  const { reload } = overview;
+  if (reload?.pending) wrong.push(`the changed file is not in force${reload.reason ? `: ${reload.reason}` : ""}`);
   if (overview.draining) wrong.push("the run is draining");
   const worst = overview.links.some((link) => ["stopped", "failed"].includes(health(link)));
   const topics = overview.links.reduce((all, link) => all + link.topics, 0);

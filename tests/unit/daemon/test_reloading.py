@@ -1,0 +1,179 @@
+"""What a driver does with a changed file: when it reads the file, and if something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from causeway.config import Settings
+from causeway.config.reading import clients_of
+from causeway.daemon import reloading
+from causeway.daemon.clients import Clients
+from causeway.daemon.reload_checks import difference
+from causeway.daemon.reloading import Reloader
+from causeway.errors import CausewayError, UnreachableError
+from causeway.formats import load
+from causeway.status import ReloadResult
+from tests.harness.config_files import TWO_CLUSTERS, write
+
+ON_CHANGE = "causeway.reload = on-change\n"
+
+
+class Driver:
+    """`applied`: the settings that were put in force; `noted`: the reasons that were shown."""
+
+    def __init__(self, file: Path) -> None:
+        settings = load(file)
+        clients = Clients()
+        for role, each in clients_of(settings).items():
+            clients.open(role, each)
+        self.applied: list[Settings] = []
+        self.noted: list[str | None] = []
+        self.failures: list[CausewayError] = []
+        self.reloader = Reloader(
+            settings,
+            clients,
+            compare=difference,
+            check=self._check,
+            apply=self.applied.append,
+            on_renewed=lambda _: None,
+            on_noted=self.noted.append,
+        )
+
+    def _check(self, settings: Settings) -> Settings:
+        if self.failures:
+            raise self.failures.pop()
+        return settings
+
+    def turns(self, count: int = 2) -> None:
+        for _ in range(count):
+            self.reloader.turn()
+
+    @property
+    def topics(self) -> list[str]:
+        return [settings.links[0].topics[0].text for settings in self.applied]
+
+
+def file_of(folder: Path, *lines: str) -> Path:
+    file = folder / "mm2.properties"
+    file.write_text(TWO_CLUSTERS + "\n".join(lines))
+    return file
+
+
+def test_a_file_that_was_the_same_at_two_looks_is_put_in_force(tmp_path: Path) -> None:
+    file = file_of(tmp_path, ON_CHANGE)
+    driver = Driver(file)
+    driver.turns(3)
+    write(file, TWO_CLUSTERS + ON_CHANGE + "topics = half")
+    driver.turns(1)
+    write(file, TWO_CLUSTERS + ON_CHANGE + "topics = half and whole")
+    driver.turns(1)
+    assert driver.topics == []
+    driver.turns(1)
+    assert driver.topics == ["half and whole"]
+    driver.turns(3)
+    assert len(driver.applied) == 1
+    status = driver.reloader.status
+    assert (status.result, status.pending) == (ReloadResult.APPLIED, False)
+    assert status.changes == ("A->B.topics: .* → half and whole",)
+
+
+def test_a_wrong_file_leaves_the_settings_and_a_corrected_one_follows(tmp_path: Path) -> None:
+    file = file_of(tmp_path, ON_CHANGE)
+    driver = Driver(file)
+    write(file, TWO_CLUSTERS + ON_CHANGE + "topics = (")
+    driver.turns()
+    status = driver.reloader.status
+    assert (driver.applied, status.result, status.exit_code) == ([], ReloadResult.REFUSED, 2)
+    assert "topics (line 6)" in str(status.reason)
+    assert driver.noted == [status.reason]
+    write(file, TWO_CLUSTERS + ON_CHANGE + "topics = right")
+    driver.turns()
+    assert driver.topics == ["right"]
+    assert driver.noted[-1] is None
+
+
+def test_nothing_of_a_file_that_needs_a_restart_is_put_in_force(tmp_path: Path) -> None:
+    file = file_of(tmp_path, ON_CHANGE)
+    driver = Driver(file)
+    write(file, TWO_CLUSTERS + ON_CHANGE + "topics = other\nspark.master = local[7]")
+    driver.turns()
+    status = driver.reloader.status
+    assert (driver.applied, status.result) == ([], ReloadResult.NEEDS_RESTART)
+    assert status.exit_code == 12
+    assert "spark.master (Spark reads its settings when it starts)" in str(status.reason)
+    assert "A->B.topics: .* → other" in status.changes
+
+
+def test_a_change_waits_for_a_request_by_default(tmp_path: Path) -> None:
+    file = file_of(tmp_path)
+    driver = Driver(file)
+    write(file, TWO_CLUSTERS + "topics = other")
+    driver.turns(3)
+    status = driver.reloader.status
+    assert (driver.applied, status.pending, status.result) == ([], True, None)
+    assert status.changes == ("A->B.topics: .* → other",)
+    answers = [driver.reloader.ask("anna"), driver.reloader.ask("ben")]
+    driver.turns(1)
+    assert driver.topics == ["other"]
+    assert {answer.result(0).by for answer in answers} == {"ben"}
+    driver.reloader.ask("anna")
+    driver.turns(1)
+    assert driver.reloader.status.result is ReloadResult.UNCHANGED
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reloading, "_AGAIN_S", -1.0)
+    file = file_of(tmp_path, ON_CHANGE)
+    driver = Driver(file)
+    driver.failures.append(UnreachableError("reach", "C", "no answer", retriable=True))
+    write(file, TWO_CLUSTERS + ON_CHANGE + "topics = other")
+    driver.turns()
+    assert driver.applied == []
+    assert "no answer" in str(driver.reloader.status.reason)
+    driver.turns(1)
+    assert driver.topics == ["other"]
+
+
+@pytest.mark.parametrize(
+    "appear",
+    [
+        pytest.param(lambda path: path.write_text("other"), id="created"),
+        pytest.param(
+            lambda path: path.symlink_to(path.with_name("elsewhere")), id="by a symbolic link"
+        ),
+    ],
+)
+def test_a_file_that_the_file_refers_to_is_awaited(
+    tmp_path: Path, appear: Callable[[Path], object]
+) -> None:
+    (tmp_path / "elsewhere").write_text("other")
+    file = file_of(tmp_path, ON_CHANGE)
+    driver = Driver(file)
+    write(file, f"{TWO_CLUSTERS}{ON_CHANGE}topics = ${{dir:{tmp_path}:topics}}")
+    driver.turns()
+    assert driver.applied == []
+    appear(tmp_path / "topics")
+    driver.turns()
+    assert driver.topics == ["other"]
+
+
+def test_a_file_with_the_query_of_a_transform_is_part_of_the_file(tmp_path: Path) -> None:
+    query = tmp_path / "pii.sql"
+    query.write_text("SELECT * FROM records")
+    file = file_of(
+        tmp_path,
+        ON_CHANGE,
+        "A->B.causeway.transforms = pii",
+        "A->B.causeway.transform.pii.topics = orders",
+        "A->B.causeway.transform.pii.sql.file = pii.sql",
+    )
+    driver = Driver(file)
+    write(query, "SELECT key, value FROM records")
+    driver.turns()
+    (settings,) = driver.applied
+    assert settings.links[0].transforms[0].sql == "SELECT key, value FROM records"
