@@ -120,6 +120,82 @@ def test_a_run_outlives_its_tickets_and_needs_no_file_of_the_driver(
     assert base64.b64encode(keytab).decode()[:40] not in seen
 
 
+def test_other_forms_of_files(
+    kdc: Kdc, kerberized: LocalCluster, target_cluster: LocalCluster, prefix: str, tmp_path: Path
+) -> None:
+    """causeway.yaml, Strimzi's resource, and a login module in the file that KAFKA_OPTS names."""
+    topic = f"{prefix}topic"
+    KafkaTools(kerberized.internal_bootstrap).create_topic(topic)
+    keys = logins(kdc, tmp_path)
+    conf = tmp_path / "krb5.conf"
+    jaas = keys.pop("sasl.jaas.config")
+    where = {"K": kerberized, "B": target_cluster}
+    flow = ("K->B.enabled = true", f"K->B.topics = {topic}")
+    lines = [f"K.{key} = {value}" for key, value in keys.items()]
+    full = mm2_file(
+        tmp_path,
+        where,
+        *lines,
+        f"K.sasl.jaas.config = {jaas}",
+        f"K.causeway.krb5.conf = {conf}",
+        *flow,
+    )
+    converted = causeway("convert", full)
+    assert converted.code == 0, converted.err
+    own = tmp_path / "causeway.yaml"
+    own.write_text(converted.out)
+    resource = tmp_path / "resource.yaml"
+    resource.write_text(
+        RESOURCE.format(
+            source=kerberized.bootstrap,
+            target=target_cluster.bootstrap,
+            conf=conf,
+            jaas=jaas,
+            topic=topic,
+        )
+    )
+    static = tmp_path / "jaas.conf"
+    static.write_text(f"KafkaClient {{\n  {jaas}\n}};\n")
+    opts = f"-Djava.security.auth.login.config={static} -Djava.security.krb5.conf={conf}"
+    forms = [(own, ""), (resource, ""), (mm2_file(tmp_path, where, *lines, *flow), opts)]
+    for file, given in forms:
+        planned = causeway("plan", file, environment={"KAFKA_OPTS": given})
+        assert planned.code == 0, planned.err
+        assert f"K.{topic}" in planned.out
+
+
+RESOURCE = """\
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaMirrorMaker2
+metadata: {{name: mirror}}
+spec:
+  target:
+    alias: B
+    bootstrapServers: {target}
+    groupId: g
+    configStorageTopic: c
+    offsetStorageTopic: o
+    statusStorageTopic: s
+    config:
+      causeway.krb5.conf: {conf}
+  mirrors:
+    - source:
+        alias: K
+        bootstrapServers: {source}
+        authentication:
+          type: custom
+          sasl: true
+          config:
+            sasl.mechanism: GSSAPI
+            sasl.kerberos.service.name: kafka
+            sasl.jaas.config: {jaas}
+      topicsPattern: {topic}
+      sourceConnector:
+        config:
+          replication.factor: 1
+"""
+
+
 def test_a_command_says_what_is_wrong(
     kdc: Kdc, kerberized: LocalCluster, target_cluster: LocalCluster, prefix: str, tmp_path: Path
 ) -> None:

@@ -9,9 +9,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
@@ -238,21 +239,31 @@ _ENTER = """
 import json, sys
 from causeway.config import from_wire
 from causeway.wire import Connection
-client = from_wire(json.load(sys.stdin))
-Connection.open(client, *client.bootstrap[0]).close()
+for each in json.load(sys.stdin):
+    client = from_wire(each)
+    Connection.open(client, *client.bootstrap[0]).close()
 """
+
+
+def enter_elsewhere(
+    clients: Sequence[ClientSettings], environment: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Each client opens a connection, all in one new process."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _ENTER],
+        input=json.dumps([to_wire(client) for client in clients]),
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_client_whose_clock_is_off(kdc: Kdc, broker: LocalCluster) -> None:
     """The library takes the time of the KDC."""
-    client = json.dumps(to_wire(settings(broker, login(kdc))))
     for offset in ("+1h", "-1h"):
-        command = [sys.executable, "-c", _ENTER]
-        environment = {**os.environ, **other_clock(offset)}
-        ended = subprocess.run(
-            command, input=client, env=environment, capture_output=True, text=True, check=False
-        )
-        assert ended.returncode == 0, ended.stderr
+        enter_elsewhere([settings(broker, login(kdc))], other_clock(offset))
 
 
 def test_a_kdc_and_a_broker_with_different_clocks(kdc: Kdc, broker: LocalCluster) -> None:
@@ -268,6 +279,23 @@ def test_a_kdc_and_a_broker_with_different_clocks(kdc: Kdc, broker: LocalCluster
     assert isinstance(error, AuthenticationError)
     assert "GSSAPI refused" in error.cause
     assert "clocks" in error.remedy
+
+
+def test_two_realms_in_one_process(kdc: Kdc, broker: LocalCluster, tmp_path: Path) -> None:
+    """Each cluster has a KDC and a krb5.conf of its own, and both files name another default realm.
+    Neither maps hosts to realms: here all hosts are localhost."""
+    with Kdc(tmp_path / "west", realm="WEST.TEST") as west:
+        for principal in ("kafka/localhost", "causeway"):
+            west.add(principal)
+        security = Security(protocol="SASL_PLAINTEXT", mechanisms=("GSSAPI",), kdc=west)
+        with LocalCluster("W", security=security) as other:
+            clients = []
+            for where, issuer in ((broker, kdc), (other, west)):
+                mine = login(issuer)
+                conf = mine.krb5_conf.partition("[domain_realm]")[0]
+                mine = replace(mine, principal="causeway", krb5_conf=conf)
+                clients.append(settings(where, mine))
+            enter_elsewhere([*clients, *clients])
 
 
 def test_after_a_restart_of_the_broker(kdc: Kdc, broker: LocalCluster) -> None:
