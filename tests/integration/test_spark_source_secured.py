@@ -46,7 +46,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
 def test_records_go_in_and_out_and_no_secret_is_in_a_plan_or_an_event(
     spark: Any, secured: SecuredCluster, events: Path, tmp_path: Path
 ) -> None:
-    """By SCRAM with a password from a file, and by a client certificate of a key store."""
+    """By SCRAM with a password from a file, by a client certificate of a key store, and by a token
+    in a file."""
     tools = KafkaTools(secured.bootstrap)
     tools.create_topic("plain", 2)
     tools.create_topic("written", 2)
@@ -81,9 +82,20 @@ def test_records_go_in_and_out_and_no_secret_is_in_a_plan_or_an_event(
         "subscribe": "written",
     }
     assert spark.read.format("causeway").options(**certificate).load().count() == 20
+    token = secured.tokens.token(ADMIN)
+    (tmp_path / "token").write_text(token)
+    by_token = {
+        "kafka.bootstrap.servers": f"localhost:{secured.port('SASL')}",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.endpoint.url": (tmp_path / "token").as_uri(),
+        "subscribe": "written",
+    }
+    assert spark.read.format("causeway").options(**by_token).load().count() == 20
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     logged = "".join(file.read_text() for file in events.rglob("*") if file.is_file())
     assert "SparkListenerSQLExecutionStart" in logged
     for place in (shown, logged):
         assert PASSWORD not in place
         assert PASSWORD[:6] not in place
+        assert token not in place

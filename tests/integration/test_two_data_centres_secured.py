@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from causeway_producer import DualProducer
 from tests.harness.kafka.cluster import LocalCluster
@@ -40,6 +42,37 @@ def _way_in(cluster: SecuredCluster, listener: str, mechanism: str) -> dict[str,
     return found
 
 
+def _oauth(cluster: SecuredCluster) -> list[dict[str, Any]]:
+    """Client credentials, an assertion, and a function that returns tokens."""
+    tokens = cluster.tokens
+    pem = cluster.signers["RS256"].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    oidc = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": tokens.token_url,
+    }
+    return [
+        {
+            **oidc,
+            "sasl.oauthbearer.client.id": ADMIN,
+            "sasl.oauthbearer.client.secret": PASSWORD,
+        },
+        {
+            **oidc,
+            "sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+            "sasl.oauthbearer.assertion.algorithm": "RS256",
+            "sasl.oauthbearer.assertion.private.key.pem": pem.decode(),
+            "sasl.oauthbearer.assertion.claim.iss": "RS256",
+            "sasl.oauthbearer.assertion.claim.sub": ADMIN,
+            "sasl.oauthbearer.assertion.claim.aud": tokens.token_url,
+        },
+        {
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (tokens.token(ADMIN), time.time() + tokens.lifetime_s),
+        },
+    ]
+
+
 def _hear(answers: list[Any], error: Any, _: Any) -> None:
     answers.append(error)
 
@@ -60,6 +93,7 @@ def test_each_way_into_a_secured_cluster(
             ("SASL", "SCRAM-SHA-256", {}),
             ("SASLTLS", "SCRAM-SHA-512", {}),
             ("SASLTLS", "SCRAM-SHA-512", {"statistics.interval.ms": 1000, "stats_cb": print}),
+            *(("SASL", "", login) for login in _oauth(cluster)),
         ]
         for number, (listener, mechanism, more) in enumerate(ways):
             topic = f"{prefix}{number}"
