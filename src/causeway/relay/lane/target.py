@@ -37,9 +37,9 @@ from causeway.wire import Connection, Part, Produced, Stamped, produce, round_tr
 
 REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
 UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
-# So many bytes are compressed before a turn goes on: tens of milliseconds, with gzip a tenth of a
-# second. So the broker gets work meanwhile, and other partitions do not wait for long.
-COMPRESSED_BYTES = 4 * 1024 * 1024
+# So long batches are compressed before a turn goes on. So the broker gets work meanwhile, and other
+# partitions and the driver do not wait for long, however slow the level is.
+COMPRESS_S = 0.02
 # On one connection: work for a broker for some milliseconds.
 PLENTY_BYTES = 2 * 1024 * 1024
 # The most bytes of small requests, so that many responses share the cost of a turn.
@@ -96,7 +96,8 @@ class TargetConnection:
     _bytes_per_s: float = 0.0  # as the broker took them lately
     _throttle_s: float = 0.0  # the longest that the broker has announced
     oldest_sent_at: float = 0.0
-    _compressed_bytes: int = 0  # before compression, at the last `send`
+    _compress_until: float = 0.0  # monotonic
+    _compressed_enough: bool = False
     throttled_until: float = 0.0  # monotonic: until then the broker reads no request, by a quota
     _throttled: bool = False  # the last answer said so
 
@@ -153,13 +154,13 @@ class TargetConnection:
     @property
     def unfinished(self) -> bool:
         """Whether `send` has left batches to the next turn, because it had compressed enough."""
-        return self._compressed_bytes >= COMPRESSED_BYTES and bool(self._ready)
+        return self._compressed_enough and bool(self._ready)
 
     def send(self, lease: LeaseGuard, now: float) -> None:
         """Builds and sends as many requests as may be in flight. Nothing is sent once the lease is
         over, and no request is begun once the session ends, so that it ends with a response to
         each."""
-        self._compressed_bytes = 0
+        self._compressed_enough = False
         expires_at = self.connection.session_expires_at
         if not self._ready or now < self.throttled_until:
             return
@@ -167,10 +168,9 @@ class TargetConnection:
             return
         full = self.connection.wants_write  # then `flush` is called once there is room
         queued = False
-        while self._may_have_more() and self._queue_one(now):
+        self._compress_until = time.monotonic() + COMPRESS_S
+        while not self._compressed_enough and self._may_have_more() and self._queue_one(now):
             queued = True
-            if self._compressed_bytes >= COMPRESSED_BYTES:
-                break
         if queued and not full:
             self.flush(lease)
 
@@ -220,10 +220,9 @@ class TargetConnection:
                     outlet.copied_bytes -= length
             else:
                 most = min(flow.assignment.max_message_bytes, self.limit.batch_bytes)
-                before = outlet.pending_bytes
                 batch = next_batch(outlet, most)
                 if not keeps_codec:
-                    self._compressed_bytes += before - outlet.pending_bytes
+                    self._compressed_enough = time.monotonic() >= self._compress_until
                 payload = batch[0]
                 length = HEADER_SIZE + len(payload)
                 if length > room and stamped:
@@ -240,7 +239,7 @@ class TargetConnection:
             size += length
             if pending:
                 ready[outlet] = flow
-            if size >= REQUEST_BYTES or self._compressed_bytes >= COMPRESSED_BYTES:
+            if size >= REQUEST_BYTES or self._compressed_enough:
                 break
         if not stamped:
             return False
