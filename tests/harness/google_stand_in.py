@@ -7,6 +7,7 @@ accounts, users and workload identities.
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -52,6 +53,17 @@ class GoogleStandIn:
             }
         )
 
+    def login_of_a_person(self) -> str:
+        """The JSON text of the file that `gcloud auth application-default login` writes."""
+        return json.dumps(
+            {
+                "type": "authorized_user",
+                "client_id": "gcloud",
+                "client_secret": "x",
+                "refresh_token": "r",
+            }
+        )
+
     def workload_identity(self, subject_file: str, *, impersonates: bool = True) -> str:
         """The JSON text of a file of a workload identity: a token of another issuer lies in
         `subject_file`."""
@@ -81,7 +93,11 @@ class GoogleStandIn:
                 "accessToken": found["access_token"],
                 "expireTime": until.strftime("%Y-%m-%dT%H:%M:%SZ"),
             }
-        return {**self._token(), "issued_token_type": "access_token", "token_type": "Bearer"}
+        answer = {**self._token(), "issued_token_type": "access_token", "token_type": "Bearer"}
+        if form.get("grant_type") == "refresh_token":
+            person = base64.urlsafe_b64encode(json.dumps({"email": ACCOUNT}).encode())
+            answer["id_token"] = f"e30.{person.decode().rstrip('=')}.x"
+        return answer
 
     def _token(self) -> dict[str, object]:
         self.issued += 1

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from causeway.config import ClientSettings, Entry, OAuthSettings, Problems, from_wire, to_wire
 from causeway.config.reading import client_settings
+from causeway.formats import convert, load
 
 KAFKAS = "org.apache.kafka.common.security.oauthbearer"
 MODULE = f"{KAFKAS}.OAuthBearerLoginModule required"
@@ -295,3 +296,69 @@ def test_strimzis_files_and_grant(tmp_path: Path) -> None:
 def test_extensions_that_would_break_the_message(extension: str, says: str) -> None:
     keys = {ENDPOINT: "https://idp/token"}
     assert says in refusal(keys, f'clientId="me" clientSecret="{SECRET}" {extension}')
+
+
+def test_each_form_of_a_file_says_the_same(
+    tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A property file, causeway.yaml, and a resource of Strimzi."""
+    monkeypatch.setenv("PASSPHRASE", SECRET)
+    locked = write_key(tmp_path / "locked.pem", rsa.generate_private_key(65537, 2048), SECRET)
+    keys = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f'{MODULE} extension_tenant="x";',
+        HANDLER: f"{KAFKAS}.OAuthBearerLoginCallbackHandler",
+        **by_key(locked),
+        f"{ASSERTION}.private.key.passphrase": "${env:PASSPHRASE}",
+        f"{ASSERTION}.claim.exp.seconds": "600",
+        f"{ASSERTION}.claim.jti.include": "true",
+        RETRIEVER: f"{KAFKAS}.JwtBearerJwtRetriever",
+        "sasl.oauthbearer.scope": "kafka",
+    }
+    lines = "".join(f"A.{name} = {value}\n" for name, value in keys.items())
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA->B.enabled = true\nA.bootstrap.servers = a:1\n"
+        f"B.bootstrap.servers = b:1\n{lines}"
+    )
+    first = load(file).links[0].source
+    assert first.sasl is not None
+    assert first.sasl.oauth is not None
+    assert first.sasl.oauth.assertion is not None
+    converted = tmp_path / "causeway.yaml"
+    converted.write_text(convert(file).text)
+    assert SECRET not in converted.read_text()
+    assert "assertion:" in converted.read_text()
+    assert load(converted).links[0].source == first
+    login = {name: text for name, text in keys.items() if name.startswith("sasl.")}
+    topics = {f"{name}StorageTopic": name for name in ("offset", "config", "status")}
+    resource = {
+        "apiVersion": "kafka.strimzi.io/v1",
+        "kind": "KafkaMirrorMaker2",
+        "metadata": {"name": "m"},
+        "spec": {
+            "target": {"alias": "B", "bootstrapServers": "b:1", "groupId": "g", **topics},
+            "mirrors": [
+                {
+                    "source": {
+                        "alias": "A",
+                        "bootstrapServers": "a:1",
+                        "tls": {"trustedCertificates": []},
+                        "authentication": {
+                            "type": "custom",
+                            "sasl": True,
+                            "config": {
+                                **login,
+                                f"{ASSERTION}.private.key.passphrase": "${strimzienv:PASSPHRASE}",
+                            },
+                        },
+                    },
+                    "sourceConnector": {},
+                }
+            ],
+        },
+    }
+    strimzi = tmp_path / "resource.yaml"
+    strimzi.write_text(json.dumps(resource))
+    assert load(strimzi).links[0].source.sasl == first.sasl

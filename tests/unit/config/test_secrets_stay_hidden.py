@@ -50,6 +50,7 @@ OAUTH = (
 SSL = "A.security.protocol = SSL\nA.ssl.keystore.type = PEM\nA.ssl.truststore.type = PEM\n"
 URL = "A.sasl.oauthbearer.token.endpoint.url = "
 CLIENT_SECRET = "A.sasl.oauthbearer.client.credentials.client.secret = "
+ASSERTION = "A.sasl.oauthbearer.assertion."
 CHAIN = "A.ssl.keystore.certificate.chain = -----BEGIN CERTIFICATE-----\n"
 PLACES = {
     "quoted": PLAIN + JAAS + '.plain.PlainLoginModule required username="u" password="{}";',
@@ -66,6 +67,26 @@ PLACES = {
     + "https://h/t\nA.sasl.jaas.config = "
     + JAAS
     + '.oauthbearer.OAuthBearerLoginModule required clientSecret="{}" extension_x="{}";',
+    **{
+        option: OAUTH
+        + URL
+        + "https://h/t\nA.sasl.jaas.config = "
+        + JAAS
+        + f'.oauthbearer.OAuthBearerLoginModule required {option}="{{}}";'
+        for option in ("oauth.access.token", "oauth.client.assertion", "oauth.refresh.token")
+    },
+    "passphrase of the key of assertions": OAUTH
+    + URL
+    + "https://h/t\n"
+    + ASSERTION
+    + "claim.iss = me\n"
+    + ASSERTION
+    + f"private.key.file = {__file__}\n"
+    + ASSERTION
+    + "private.key.passphrase = {}",
+    "delegation token": PLAIN.replace("PLAIN\n", "SCRAM-SHA-256\n")
+    + JAAS
+    + '.scram.ScramLoginModule required username="u" password="{}" tokenauth="true";',
     "client secret": OAUTH + CLIENT_SECRET + "{}",
     "client secret and endpoint": OAUTH + CLIENT_SECRET + "{}\n" + URL + "https://h/t",
     "user and password in the URL": OAUTH + CLIENT_SECRET + "x\n" + URL + "https://u:{}@h/t",

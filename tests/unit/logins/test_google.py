@@ -65,6 +65,14 @@ def test_the_key_of_a_service_account(google: GoogleStandIn) -> None:
     assert "PRIVATE KEY" not in repr(of(text))
 
 
+def test_the_login_of_a_person(google: GoogleStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the address in the answer."""
+    from google.oauth2 import credentials
+
+    monkeypatch.setattr(credentials, "_GOOGLE_OAUTH2_TOKEN_ENDPOINT", f"{google.url}/token")
+    assert_wrapped(GoogleCredentials(of(google.login_of_a_person())).fetch(5).value, "ya29.token-1")
+
+
 def test_a_workload_identity(google: GoogleStandIn, tmp_path: Path) -> None:
     """The token of the other issuer is read again, as it is renewed on disk."""
     google.lifetime_s = 120  # the library would use a longer one again
