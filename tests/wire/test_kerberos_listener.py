@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
@@ -21,6 +22,7 @@ from causeway.cluster import Cluster
 from causeway.config import ClientSettings, KerberosSettings, SaslSettings, Secret, to_wire
 from causeway.dev import Ports
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+from causeway.logins.kerberos import KerberosMechanism
 from causeway.wire import Connection
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.kdc import Kdc, other_clock, require_kerberos
@@ -160,6 +162,50 @@ def test_a_session_outlives_its_limit_by_authenticating_again(
         assert (connection.session_expires_at or 0) > first
         time.sleep(1)  # past the end of the first session
         connection.call(MetadataRequest(topics=[]))
+
+
+def conversation(kdc: Kdc) -> tuple[KerberosMechanism, Any]:
+    """A client, and a broker of the test's own with the broker's keytab, up to mutual proof."""
+    import gssapi
+
+    keytab = f"FILE:{kdc.keytab('acceptor', 'kafka/localhost')}"
+    own = gssapi.Credentials(usage="accept", store={"keytab": keytab})
+    peer = gssapi.SecurityContext(creds=own, usage="accept")
+    client = KerberosMechanism(login(kdc), "K", "localhost", 20)
+    client.receive(peer.step(client.auth_bytes()))
+    assert client.auth_bytes() == b""
+    return client, peer
+
+
+def test_the_client_takes_no_security_layer(kdc: Kdc) -> None:
+    client, peer = conversation(kdc)
+    client.receive(peer.wrap(bytes((7, 0, 255, 255)), False).message)
+    answer = peer.unwrap(client.auth_bytes()).message
+    assert answer == bytes((1, 0, 0, 0)) + b"causeway@CAUSEWAY.TEST"
+    assert not client.is_authenticated()
+    client.receive(b"")
+    assert client.is_done()
+    assert client.is_authenticated()
+    with pytest.raises(ValueError, match="over"):
+        client.receive(b"more")
+
+
+@pytest.mark.parametrize("offer", [(6, 0, 255, 255), (1,), ()])
+def test_a_broker_that_wants_a_security_layer(kdc: Kdc, offer: tuple[int, ...]) -> None:
+    client, peer = conversation(kdc)
+    with pytest.raises(ValueError, match="security layer"):
+        client.receive(peer.wrap(bytes(offer), False).message)
+
+
+def test_a_broker_that_cannot_prove_who_it_is(kdc: Kdc) -> None:
+    for nonsense in (b"", b"nonsense"):
+        client = KerberosMechanism(login(kdc), "K", "localhost", 20)
+        with pytest.raises(AuthenticationError, match="does not prove who it is"):
+            client.receive(nonsense)
+        assert not client.is_authenticated()
+    client, _ = conversation(kdc)
+    with pytest.raises(AuthenticationError, match="does not prove who it is"):
+        client.receive(b"not wrapped")
 
 
 def test_wrong_logins(kdc: Kdc, broker: LocalCluster) -> None:
