@@ -7,6 +7,7 @@ consumer, in both isolation levels.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -22,13 +23,21 @@ from causeway.records import CODEC_MASK, GZIP, LZ4, SNAPPY, ZSTD, BatchHeader
 from causeway.relay import Compression
 from tests.harness import writers
 from tests.harness.battle import SEED, Ground, battle, ground_of
+from tests.harness.command import causeway
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.jars import connect_classpath
 from tests.harness.kafka.mirror_maker import MirrorMaker2
 from tests.harness.kafka_tools import WHOLE_BATCHES, KafkaTools, Outgoing
 from tests.harness.lanes import LaneDriver, client
 from tests.harness.mirror import Mirror
-from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied
+from tests.harness.running import (
+    PATIENCE_S,
+    Running,
+    assert_same,
+    await_copied,
+    mm2_file,
+    run_to_end,
+)
 from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
@@ -285,3 +294,38 @@ def test_mirror_maker_2s_file_has_the_codec_that_mirror_maker_2_gives(
         assert {code for code, *_ in batches(cluster, mirror)} == {ZSTD}
     for level in ("read_committed", "read_uncommitted"):
         assert console_consumer(target_cluster.bootstrap, mirror, 400, level) == lines
+
+
+def test_verify_agrees_with_a_mirror_that_was_compressed_in_one_codec_and_then_in_another(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    topic = prefix + "t"
+    mirror = f"A.{topic}"
+    source.create_topic(topic, 1)
+    for codec in ("lz4", "gzip", "none"):
+        source.produce(topic, ODD, settings=WHOLE_BATCHES)
+        file = mm2_file(
+            tmp_path,
+            {"A": source_cluster, "B": target_cluster},
+            "A->B.enabled = true",
+            f"A->B.topics = {topic}",
+            f"B.producer.compression.type = {codec}",
+        )
+        run_to_end(file)
+
+    assert_same(source, topic, target, mirror)
+    with Cluster(client("B", target_cluster.bootstrap)) as cluster:
+        codecs = {code for code, _, count in batches(cluster, mirror) if count > 100}
+    assert codecs == {LZ4, GZIP, 0}
+    found = causeway("verify", file, "--json", "--topic", topic)
+    assert found.code == 0, found.err
+    report = json.loads(found.out)
+    assert report["agrees"], report
+    (one,) = report["partitions"]
+    assert one["records"] == 3 * len(ODD)
+    assert one["records_byte_by_byte"] < 2 * len(ODD)
