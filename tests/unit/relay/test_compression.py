@@ -21,6 +21,7 @@ from causeway.records import (
     as_is,
     keep,
     records_of,
+    repack,
     unpacked_size,
 )
 from causeway.relay import Compression
@@ -138,6 +139,16 @@ def test_else_it_is_cut_and_each_part_is_compressed() -> None:
     assert {batch.codec for batch in found} == {ZSTD}
     assert _values(found) == [record.value for record in records]
     assert [b.first for b in found[1:]] == [b.next for b in found[:-1]]
+
+
+def test_the_level_counts_for_parts_too() -> None:
+    records = [Rec(offset=i, value=os.urandom(1500) + b"some words %d" % i * 99) for i in range(20)]
+    plain = as_is(raw_batch(records))
+    found = _all(_outlet(Compression(codec=GZIP, level=1), plain), 20_000)
+    assert len(found) > 1
+    for part in found:
+        alone = as_is(raw_batch(records[part.first : part.next]))
+        assert part.payload == repack(alone, GZIP, 1).payload
 
 
 def test_a_batch_that_fits_only_in_its_own_codec_stays() -> None:

@@ -46,3 +46,16 @@ def test_answers_that_take_long_do_not_keep_it_from_the_driver(
             one.close()
     lane._helpers.close()
     lane._selector.close()
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_a_lane_with_batches_to_compress_does_not_wait(unfinished: bool) -> None:
+    control = SimpleNamespace(address="127.0.0.1", send=None)
+    lane = LaneLoop(0, cast(Any, control), "secret")
+    lane._report_at = time.monotonic() + 3600
+    lane._relay = cast(Any, SimpleNamespace(unfinished=unfinished))
+    try:
+        assert lane._timeout() == (0.0 if unfinished else TICK_S)
+    finally:
+        lane._helpers.close()
+        lane._selector.close()
