@@ -169,6 +169,10 @@ def test_flows_come_and_go_and_a_throttle_changes(
         reload(file)
         await_copied(source, other, target, f"X.{other}")
 
+        elsewhere = (f"X.bootstrap.servers = {source_cluster.bootstrap}", "X.bootstrap.servers = ")
+        change(file, (elsewhere[0], elsewhere[1] + target_cluster.bootstrap))
+        assert "lead to cluster" in reload(file, 2)
+        change(file, (elsewhere[1] + target_cluster.bootstrap, elsewhere[0]))
         change(file, ("X->B.enabled = true", "X->B.enabled = false"))
         reload(file)
         assert status_of(file).keys() == {"A->B"}

@@ -206,6 +206,10 @@ class Clients:
             ),
         )
 
+    def knows(self, settings: ClientSettings) -> bool:
+        """Whether a client has these settings."""
+        return any(cluster.settings == settings for cluster in self._open.values())
+
     def unmet(self, now: Settings) -> list[ClientSettings]:
         """The settings of `now` that no client has, each once."""
         known = list(self.by_key.values())

@@ -142,7 +142,9 @@ class Driver:
             settings, options, self._clusters, self._fleet, self._staging, transforms
         )
         self._changes: queue.SimpleQueue[CheckedSettings] = queue.SimpleQueue()
-        checks = ReloadChecks(self._clusters, self._staging, self._engine, self._links)
+        checks = ReloadChecks(
+            self._clusters, self._staging, self._engine, self._links, bounded=options.bounded
+        )
         self._reloader = Reloader(
             settings,
             self._clusters,

@@ -27,7 +27,7 @@ from causeway.daemon.staging import Staging
 from causeway.daemon.startup import OTHER_FILE, OtherFile, Patience
 from causeway.daemon.tasks import FILE
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics import LeadershipLostError, LeaseRecord, ProgressContents
+from causeway.link_topics import ClusterIds, LeadershipLostError, LeaseRecord, ProgressContents
 from causeway.status import LinkProblem, LinkStatus, Role, lag
 from causeway.wire import codes
 
@@ -97,6 +97,10 @@ class LinkDriver:
         """Shows in the status why the changed file is not in force; None: it is."""
         self._not_in_force = reason
         self._tasks.note_file(reason)
+
+    @property
+    def clusters(self) -> ClusterIds:
+        return self._leadership.clusters
 
     @property
     def changing(self) -> bool:

@@ -21,6 +21,7 @@ from causeway.daemon.link import LinkDriver, LinkWork
 from causeway.daemon.partitions import RunOptions, Wish, treatments_of
 from causeway.daemon.staging import Staging
 from causeway.daemon.tasks import ScheduledTask, Tasks, heartbeat_task
+from causeway.link_topics import ClusterIds
 
 # A change of these concerns each partition of the link, or the link's topics on its target.
 _RESTARTING: Final = (
@@ -99,6 +100,11 @@ class Links:
     def transforms(self) -> Mapping[str, Transforms]:
         """By link."""
         return self._transforms
+
+    def cluster_ids(self, name: str) -> ClusterIds:
+        """The ids of a running link's clusters, as far as they are known."""
+        running = self._running.get(name)
+        return ClusterIds() if running is None else running.clusters
 
     def changed(self, settings: Settings) -> list[LinkSettings]:
         """The links of `settings` that are new or other ones, but for their clients."""
@@ -267,4 +273,6 @@ def _no_client(settings: ClientSettings) -> ClientSettings:
 
 
 def _restarts(before: LinkSettings, now: LinkSettings) -> bool:
-    return any(getattr(before, name) != getattr(now, name) for name in _RESTARTING)
+    # Renamed topics are compared one by one.
+    earlier = replace(before, policy=replace(before.policy, renames=now.policy.renames))
+    return any(getattr(earlier, name) != getattr(now, name) for name in _RESTARTING)

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from causeway.cluster import clusters, reach
-from causeway.config import ClientSettings, SettingChange, Settings, changes, is_local
+from causeway.cluster import Connect, clusters, moved_remedy, reach
+from causeway.config import ClientSettings, LinkSettings, SettingChange, Settings, changes, is_local
 from causeway.control import Transforms
 from causeway.daemon.clients import Clients, Sides
 from causeway.daemon.links import Links
@@ -96,15 +96,22 @@ def _short(value: str | None) -> str:
 
 
 class ReloadChecks:
-    def __init__(self, clients: Clients, staging: Staging, engine: Engine, links: Links) -> None:
+    def __init__(
+        self, clients: Clients, staging: Staging, engine: Engine, links: Links, *, bounded: bool
+    ) -> None:
+        """`bounded`: the run ends by itself, and takes over no other file."""
         self._clients = clients
         self._staging = staging
         self._engine = engine
         self._links = links
+        self._bounded = bounded
         self._generation = 0
 
     def check(self, settings: Settings) -> CheckedSettings:
         """Raises CausewayError, which is retriable if a cluster or a registry does not answer."""
+        if self._bounded:
+            cause = "the run ends by itself"
+            raise ConfigError("reload", cause=cause, remedy="start it again with the changed file")
         if not settings.links:
             raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
         self._generation += 1
@@ -137,5 +144,25 @@ class ReloadChecks:
                 if client.tls is not None:
                     ssl_context(client.tls)
                 reach(connect, client, _ANSWER_S)
+            for link in settings.links:
+                self._check_ids(link, connect)
             for link in self._links.changed(settings):
                 BrokerApis(link, Sides.of(link, connect)).check()
+
+    def _check_ids(self, link: LinkSettings, connect: Connect) -> None:
+        """Raises ConfigError if new addresses of a running link lead to another cluster."""
+        known = self._links.cluster_ids(link.name)
+        for client, wanted in (
+            (link.source, known.source),
+            (link.source_admin, known.source),
+            (link.target, known.target),
+            (link.target_admin, known.target),
+        ):
+            if client.cluster_id is not None or wanted is None or self._clients.knows(client):
+                continue  # the file may name another cluster
+            found = connect(client).bootstrap_check(_ANSWER_S).cluster_id
+            if found not in (None, wanted):
+                cause = f"the addresses of {client.alias} lead to cluster {found}, and its progress"
+                cause += f" is of cluster {wanted}"
+                remedy = moved_remedy(client.alias, str(found))
+                raise ConfigError("mirror", link.name, cause, remedy=remedy)

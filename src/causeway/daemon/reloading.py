@@ -69,6 +69,8 @@ class Reloader:
         self._compare, self._check, self._apply = compare, check, apply
         self._on_renewed, self._on_noted, self._reach = on_renewed, on_noted, reach
         self._seen: Mapping[Path, Stamp] | None = None  # at the last look, if that found a change
+        self._only_others = False  # only files that the file refers to have changed
+        self._found: Settings | None = None  # what was read last
         self._again_at: float | None = None
         self._trouble = ""
         self._asked: queue.SimpleQueue[tuple[str, Future[ReloadStatus]]] = queue.SimpleQueue()
@@ -120,7 +122,11 @@ class Reloader:
                 future.set_result(self.status)
         elif self._is_due():
             if self._running.run.reload == "on-change":
+                others = self._only_others
                 self._reload(_THE_FILE)
+                if others and self.status.reason is not None and self._found is not None:
+                    # A renewed certificate must not wait for a mistake that was there before.
+                    self._renew_credentials(self._found)
             else:
                 self._renew()
 
@@ -132,10 +138,12 @@ class Reloader:
             self._seen = None
             return self._again_at is not None and time.monotonic() > self._again_at
         settled, self._seen = now == self._seen, now
+        main = next(iter(self._files), None)
+        self._only_others = main is not None and now[main] == self._files[main]
         return settled
 
     def _read(self) -> Settings | CausewayError:
-        self._seen, self._again_at = None, None
+        self._seen, self._again_at, self._found = None, None, None
         if self._rereading is None:
             return CausewayError("read", "the settings again", "they do not come from a file")
         found, files = self._rereading.attempt()
@@ -143,7 +151,7 @@ class Reloader:
         if isinstance(found, CausewayError):
             return found
         result: Settings = found
-        self._rereading = result.rereading
+        self._rereading, self._found = result.rereading, result
         return result
 
     def _reload(self, by: str) -> None:
@@ -216,20 +224,8 @@ class Reloader:
         if isinstance(found, CausewayError):
             self._not_renewed(found)
             return
-        try:
-            for new in self._clients.renewable(found).values():
-                self._reach(new)
-            changed = self._clients.renew(found)
-        except CausewayError as error:
-            self._not_renewed(error)
-            self._again_at = time.monotonic() + _AGAIN_S
+        if not self._renew_credentials(found):
             return
-        self._trouble = ""
-        if changed:
-            aliases = dict.fromkeys(settings.alias for settings in changed.values())
-            _log.info("credentials renewed", extra={"clusters": ", ".join(aliases)})
-            self._on_renewed(changed)
-            self.expiries, self._warn_at = expiries(self._clients.by_key.values()), 0.0
         self._running = self._clients.in_force(self._running)
         difference = self._compare(self._running, found)
         pending = bool(difference.changes)
@@ -241,6 +237,24 @@ class Reloader:
             pending=pending, changes=difference.changes, reason=None, exit_code=0
         )
         self._on_noted(None)
+
+    def _renew_credentials(self, found: Settings) -> bool:
+        """Whether the clients have all credentials of `found`."""
+        try:
+            for new in self._clients.renewable(found).values():
+                self._reach(new)
+            changed = self._clients.renew(found)
+        except CausewayError as error:
+            self._not_renewed(error)
+            self._again_at = time.monotonic() + _AGAIN_S
+            return False
+        self._trouble = ""
+        if changed:
+            aliases = dict.fromkeys(settings.alias for settings in changed.values())
+            _log.info("credentials renewed", extra={"clusters": ", ".join(aliases)})
+            self._on_renewed(changed)
+            self.expiries, self._warn_at = expiries(self._clients.by_key.values()), 0.0
+        return True
 
     def _not_renewed(self, error: CausewayError) -> None:
         if str(error) != self._trouble:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.config import Settings
+from causeway.config import ClientSettings, Settings
 from causeway.config.reading import clients_of
 from causeway.daemon import reloading
 from causeway.daemon.clients import Clients
@@ -16,7 +16,7 @@ from causeway.daemon.reloading import Reloader
 from causeway.errors import CausewayError, UnreachableError
 from causeway.formats import load
 from causeway.status import ReloadResult
-from tests.harness.config_files import TWO_CLUSTERS, write
+from tests.harness.config_files import TWO_CLUSTERS, mirror, write
 
 ON_CHANGE = "causeway.reload = on-change\n"
 
@@ -32,13 +32,14 @@ class Driver:
         self.applied: list[Settings] = []
         self.noted: list[str | None] = []
         self.failures: list[CausewayError] = []
+        self.renewed: list[ClientSettings] = []
         self.reloader = Reloader(
             settings,
             clients,
             compare=difference,
             check=self._check,
             apply=self.applied.append,
-            on_renewed=lambda _: None,
+            on_renewed=lambda changed: self.renewed.extend(changed.values()),
             on_noted=self.noted.append,
         )
 
@@ -177,3 +178,18 @@ def test_a_file_with_the_query_of_a_transform_is_part_of_the_file(tmp_path: Path
     driver.turns()
     (settings,) = driver.applied
     assert settings.links[0].transforms[0].sql == "SELECT key, value FROM records"
+
+
+def test_a_renewed_password_does_not_wait_for_a_mistake_in_the_file(tmp_path: Path) -> None:
+    file = mirror(tmp_path)
+    text = file.read_text()
+    write(file, text + ON_CHANGE)
+    driver = Driver(file)
+    write(file, text + ON_CHANGE + "spark.master = local[7]")
+    write(tmp_path / "password", "second")
+    driver.turns()
+    assert driver.renewed == [], "nothing of a file that needs a restart"
+    write(tmp_path / "password", "third")
+    driver.turns()
+    assert driver.reloader.status.result is ReloadResult.NEEDS_RESTART
+    assert [each.sasl and each.sasl.password.reveal() for each in driver.renewed] == ["third"]

@@ -1,0 +1,143 @@
+"""What becomes of each link if another file takes the place of the one in force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from causeway import renames
+from causeway.config import LinkSettings, Settings
+from causeway.config.reading import clients_of
+from causeway.control import Transforms
+from causeway.daemon import links as module
+from causeway.daemon.clients import Clients
+from causeway.daemon.lanes import Fleet
+from causeway.daemon.link_parts import LinkWork
+from causeway.daemon.links import Links
+from causeway.daemon.partitions import RunOptions, Wish
+from causeway.daemon.staging import Staging
+from tests.builders.settings import client_settings, link, settings_of
+
+
+class FakeLink:
+    """`did`: what it was told, in order."""
+
+    made: list[FakeLink]
+
+    def __init__(self, work: LinkWork, *_: object) -> None:
+        self.work, self.settings = work, work.link
+        self.did: list[str] = []
+        self.has_ended = self.changing = False
+        self.made.append(self)
+
+    def start(self) -> None:
+        self.did.append("start")
+
+    def retire(self) -> None:
+        self.did.append("retire")
+
+    def change(self, work: LinkWork) -> None:
+        self.did.append("change")
+        self.work = work
+
+
+class Run:
+    def __init__(self, settings: Settings) -> None:
+        clients = Clients()
+        for role, each in clients_of(settings).items():
+            clients.open(role, each)
+        fleet = Fleet(settings.run, clients.by_key, local=True)
+        self.options = RunOptions(settings=settings.run, wish=Wish(adopt=True))
+        staging = Staging((), fleet)
+        self.links = Links(settings, self.options, clients, fleet, staging, made(settings))
+        self.links.start()
+
+    def apply(self, *links: LinkSettings, **run: Any) -> None:
+        settings = settings_of(*links, **run)
+        options = replace(self.options, settings=settings.run)
+        self.links.apply(settings, options, made(settings))
+
+
+def made(settings: Settings) -> dict[str, Transforms]:
+    return {each.name: Transforms(each, {}) for each in settings.links}
+
+
+def did() -> list[tuple[str, list[str]]]:
+    return [(each.settings.name, each.did) for each in FakeLink.made]
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeLink.made = []
+    monkeypatch.setattr(module, "LinkDriver", cast(Any, FakeLink))
+
+
+A_B, X_C = link("A", "B"), link("X", "C")
+
+
+def test_only_a_link_with_other_settings_changes() -> None:
+    run = Run(settings_of(A_B, X_C))
+    run.apply(A_B, X_C)
+    run.apply(replace(A_B, places={"topics": "A->B.topics (line 9)"}), X_C)
+    assert did() == [("A->B", ["start"]), ("X->C", ["start"])]
+    run.apply(link("A", "B", topics="orders"), X_C)
+    assert did() == [("A->B", ["start", "change"]), ("X->C", ["start"])]
+    run.apply(link("A", "B", topics="orders"), X_C, progress_interval_s=7.0)
+    assert did() == [("A->B", ["start", "change", "change"]), ("X->C", ["start", "change"])]
+
+
+def test_a_rule_for_names_changes_the_link_and_does_not_restart_it() -> None:
+    run = Run(settings_of(A_B))
+    run.apply(replace(A_B, policy=replace(A_B.policy, renames=renames.parse("orders => sales"))))
+    assert did() == [("A->B", ["start", "change"])]
+
+
+def test_another_address_restarts_the_link_once_the_earlier_one_has_ended() -> None:
+    run = Run(settings_of(A_B, X_C))
+    elsewhere = link(client_settings("A", bootstrap=(("elsewhere", 1),)), "B")
+    run.apply(elsewhere, X_C)
+    assert did() == [("A->B", ["start", "retire"]), ("X->C", ["start"])]
+    assert not run.links.settled
+    run.links.tick()
+    assert len(FakeLink.made) == 2, "the earlier one has not ended"
+    FakeLink.made[0].has_ended = True
+    run.links.tick()
+    assert did()[2:] == [("A->B", ["start"])]
+    assert run.links.settled
+    assert FakeLink.made[0].work.run.wish.adopt
+    assert not FakeLink.made[2].work.run.wish.adopt, "--adopt is for the file of the start"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"delivery": "at-least-once"},
+        {"partitioning": "by-key"},
+        {"policy": replace(A_B.policy, separator="-")},
+    ],
+    ids=str,
+)
+def test_what_concerns_all_partitions_restarts_the_link(changed: dict[str, Any]) -> None:
+    run = Run(settings_of(A_B, X_C))
+    run.apply(replace(A_B, **changed), X_C)
+    assert did() == [("A->B", ["start", "retire"]), ("X->C", ["start"])]
+
+
+def test_links_come_and_go() -> None:
+    run = Run(settings_of(A_B))
+    run.apply(A_B, X_C)
+    assert did() == [("A->B", ["start"]), ("X->C", ["start"])]
+    run.apply(X_C)
+    assert did() == [("A->B", ["start", "retire"]), ("X->C", ["start"])]
+    assert [each.settings.name for each in run.links.running] == ["X->C"]
+    assert run.links.sides.keys() == {"X->C"}
+
+
+def test_a_link_of_the_same_source_knows_of_a_new_one() -> None:
+    """Its fences may be of the same topics."""
+    run = Run(settings_of(A_B))
+    run.apply(A_B, link("A", "C"))
+    assert did() == [("A->B", ["start", "change"]), ("A->C", ["start"])]
+    assert [each.link.name for each in FakeLink.made[0].work.sharers] == ["A->C"]
