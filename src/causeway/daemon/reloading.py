@@ -145,7 +145,8 @@ class Reloader:
     def _read(self) -> Settings | CausewayError:
         self._seen, self._again_at, self._found = None, None, None
         if self._rereading is None:
-            return CausewayError("read", "the settings again", "they do not come from a file")
+            cause = "they do not come from a file"
+            return CausewayError("read", "the settings again", cause, remedy="start the run again")
         found, files = self._rereading.attempt()
         self._files = files
         if isinstance(found, CausewayError):
@@ -162,7 +163,9 @@ class Reloader:
         difference = self._compare(self._running, found)
         if difference.restart:
             cause = f"only a restart applies {'; '.join(difference.restart)}"
-            self._refuse(by, NeedsRestartError("use", "the file", cause), difference.changes)
+            remedy = "start the driver again, or take these changes out of the file"
+            waits = NeedsRestartError("use", "the changed file", cause, remedy=remedy)
+            self._refuse(by, waits, difference.changes)
             return
         try:
             checked = self._check(found)

@@ -4,7 +4,7 @@ Both are the request `kafka-cluster:Connect`, signed for 15 minutes (Signature V
 query). AWS_MSK_IAM sends it to the broker that the request names, as JSON; the token is the URL of
 a request to the region. The formats are those of https://github.com/aws/aws-msk-iam-auth.
 
-A signature is made for each login: that asks nobody. Its credentials are kept, see aws_credentials.
+A signature is made for each login, without a request. Its credentials are kept: aws_credentials.py.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ class _OAuthReader:
 
     def _check_options(self) -> None:
         if any(name.startswith("unsecuredLogin") for name in self._options):
-            unsecured = "unsecured tokens (unsecuredLogin...) are not supported"
-            self._refuse(JAAS, f"{unsecured}, only client credentials")
+            cause = "unsecured tokens (unsecuredLogin...) are not supported"
+            self._refuse(JAAS, f"{cause}: set {ENDPOINT}, or leave out these options")
         unknown = [name for name in self._options if not login.is_known_option(name)]
         if unknown:
             told = "options of the login module that are not supported"

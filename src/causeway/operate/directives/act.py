@@ -167,7 +167,7 @@ def refuse_paused_by_file(links: Collection[LinkSettings]) -> None:
         if link.records_paused:
             where = link.places.get("causeway.paused", "causeway.paused")
             cause = f"the file itself pauses it: {where}"
-            remedy = "change that, and start the driver again"
+            remedy = "change that, and run `causeway reload` where the driver runs"
             raise RefusedError("resume", link.name, cause, remedy=remedy)
 
 
