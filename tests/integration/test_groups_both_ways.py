@@ -216,7 +216,7 @@ def test_a_group_moves_to_and_fro_and_skips_no_record(
             assert line["code"] == "synced", line
             assert not most or f"at most {most:,} record" in line["answer"], line
             planned = causeway("plan", file).out
-            assert f"groups go on on {other} at the first record" in " ".join(planned.split())
+            assert f"on {other} groups go on at the first record" in " ".join(planned.split())
             reader.consume(other, reader.left(other, log[other]))
             assert run.stop() == 0
 

@@ -119,11 +119,13 @@ class ProducerKeys(ClientKeys):
         "compression.type",
         choice("none", "producer", "gzip", "snappy", "lz4", "zstd"),
         "none",
-        "Codec in which batches are written that come without compression"
+        "Codec for batches that come without compression"
         " ([when to use it](../how-to/compression.md)). `none` and `producer`: batches keep their"
         " codec.",
     )
-    gzip_level: int = key("compression.gzip.level", whole(1, 9, -1), -1, "Level of gzip; -1: 6.")
+    gzip_level: int = key(
+        "compression.gzip.level", whole(1, 9, -1), -1, "Level of gzip; -1 means 6."
+    )
     lz4_level: int = key(
         "compression.lz4.level",
         whole(1, 17),
@@ -146,7 +148,7 @@ SECURITY = texts(
         " (Kerberos, Kafka's default).",
         "sasl.jaas.config": "Login module and its options, as for Java clients.",
         "sasl.login.callback.handler.class": "Class of Kafka, Strimzi, Google or Amazon that gets"
-        " tokens. Causeway runs no Java class; it does itself what these do.",
+        " tokens. Causeway runs no Java class: it does the same work itself.",
         "sasl.kerberos.service.name": "First part of the brokers' principals, usually `kafka`.",
         "causeway.krb5.conf": "Kerberos' configuration file. Default: that of the environment"
         " (`KRB5_CONFIG`, or `java.security.krb5.conf` in `KAFKA_OPTS`), else `/etc/krb5.conf`.",
@@ -170,12 +172,12 @@ SECURITY = texts(
         ' assertions: `{"header": {…}, "payload": {…}}`.',
         "sasl.oauthbearer.assertion.claim.iss": "Issuer of assertions. With client credentials it"
         " means that an assertion replaces the secret.",
-        "sasl.oauthbearer.assertion.claim.sub": "Whom assertions are about.",
-        "sasl.oauthbearer.assertion.claim.aud": "For whom assertions are.",
-        "sasl.oauthbearer.assertion.claim.exp.seconds": "How long an assertion holds. Default:"
-        " 300.",
-        "sasl.oauthbearer.assertion.claim.nbf.seconds": "How long before the request an assertion"
-        " begins to hold. Default: 60.",
+        "sasl.oauthbearer.assertion.claim.sub": "Subject of assertions.",
+        "sasl.oauthbearer.assertion.claim.aud": "Audience of assertions.",
+        "sasl.oauthbearer.assertion.claim.exp.seconds": "Seconds after the request until an"
+        " assertion expires. Default: 300.",
+        "sasl.oauthbearer.assertion.claim.nbf.seconds": "Seconds before the request from which on"
+        " an assertion is valid. Default: 60.",
         "sasl.oauthbearer.assertion.claim.jti.include": "Whether each assertion has an id of its"
         " own. Default: false.",
         "ssl.truststore.location": "File of trusted certificates. Default: the system's.",

@@ -228,7 +228,8 @@ class FlowKeys(FlowSwitch):
         choice("uncompressed", "always", "never"),
         "uncompressed",
         "Which batches are compressed if the target's `producer.compression.type` names a codec:"
-        " those without compression, all that come in another codec (`always`), or none.",
+        " those without compression (`uncompressed`), also those in another codec (`always`), or"
+        " none (`never`).",
     )
     geo: bool = key(
         "causeway.geo",

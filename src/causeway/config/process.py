@@ -202,9 +202,9 @@ class RunSettings(KeyTable):
         "causeway.reload",
         choice("on-change", "on-request"),
         "on-request",
-        "When a running driver puts its changed file in force: as soon as it notices the change, or"
-        " when SIGHUP or `causeway reload` asks for it ([changes without a"
-        " restart](../how-to/operations.md#change-the-file)).",
+        "When a running driver puts its changed file in force: as soon as it notices the change"
+        " (`on-change`), or when SIGHUP or `causeway reload` asks for it (`on-request`; [changes"
+        " without a restart](../how-to/operations.md#change-the-file)).",
         applies=LIVE,
     )
     http: HttpSettings = HttpSettings(port=None)

@@ -113,9 +113,12 @@ def _changes() -> Iterator[str]:
                 yield f"| `{each.name}` | {each.applies.restart} |"
     yield f"| `spark.*` | {SPARK.restart} |"
     yield (
+        "\nMore transforms may need a restart, too: Spark was started with room for a number of"
+        " stages. If the file had no transform at the start, its first transform needs one."
+    )
+    yield (
         "\nSome keys of a flow decide which records a mirror has, or under which offsets. The flow"
-        " compares a change of them with what it has recorded, as if the driver was started with"
-        " the file:\n"
+        " compares a change of them with what it has recorded, by the rules of a start:\n"
     )
     tables = (FlowKeys, FetchSettings, SchemaKeys, RegistryKeys)
     names = (each.name for table in tables for each in table.all_keys() if each.applies.as_start)

@@ -120,7 +120,7 @@ class AwsLogin:
                 transient = transient or may_pass
                 continue
             if frozen is None or not frozen.access_key:
-                causes.append(f"{name}: none")
+                causes.append(f"{name}: it has no credentials")
                 continue
             self._kept = credentials if hasattr(credentials, "refresh_needed") else None
             if self._settings.tells_identity and self._told != frozen.access_key:
@@ -141,7 +141,7 @@ class AwsLogin:
         """The sources, by the names that an error has for them."""
         settings = self._settings
         if (kept := self._kept) is not None:
-            yield "the last ones", lambda: kept
+            yield "the credentials of the last login", lambda: kept
         if settings.profile is not None:
             yield f"profile {settings.profile}", lambda: self._of_profile(timeout_s)
         if settings.role_arn is not None:
@@ -266,7 +266,7 @@ def _cause(error: Exception) -> tuple[str, bool]:
     )
 
     if isinstance(error, _NoCodeError):
-        return "its profile wants a code of MFA, which only a person can give", False
+        return "its profile asks for an MFA code, which only a person can give", False
     if isinstance(error, ClientError):
         code = str(error.response.get("Error", {}).get("Code", "no code"))
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -275,9 +275,9 @@ def _cause(error: Exception) -> tuple[str, bool]:
         endpoint = error.kwargs.get("endpoint_url", "the endpoint")
         return f"no answer from {endpoint}", True
     if isinstance(error, CredentialRetrievalError):
-        return f"{error.kwargs.get('provider')} gave none", True
+        return f"{error.kwargs.get('provider')} gave no credentials", True
     if isinstance(error, MetadataRetrievalError):
-        return "the metadata service gave none", True
+        return "the metadata service gave no credentials", True
     if isinstance(error, BotoCoreError) and type(error).__name__ in _SHOWN:
         return " ".join(str(error).split()).rstrip("."), False
     if isinstance(error, OSError):

@@ -102,8 +102,8 @@ class KerberosMechanism:
         return self._is_done
 
     def _without_layer(self, offer: bytes) -> bytes:
-        """The answer to the broker's offer of security layers: none, which Kafka has no other of,
-        and so no buffer for one; then who the client is."""
+        """The answer to the broker's offer of security layers: none, with a buffer size of 0, because
+        Kafka uses no layer; then the name of the client."""
         layers = self._context.unwrap(offer).message
         if len(layers) != 4 or not layers[0] & _NO_LAYER:
             raise ValueError("it wants a security layer")
@@ -119,7 +119,7 @@ class KerberosMechanism:
                 "authenticate to",
                 self._subject,
                 f"the broker does not prove who it is: {_reason(error)[1]}",
-                remedy="is it the broker it claims to be? are the clocks right?",
+                remedy="check that the address leads to the right broker, and the clocks",
             ) from None
 
 
@@ -203,7 +203,7 @@ _files = ExitStack()
 
 
 def _configure(krb5_conf: str) -> None:
-    """Has the library use `krb5_conf`, and what it was given before."""
+    """Has the library use `krb5_conf` and all earlier texts."""
     with _configuring:
         if krb5_conf in _configured:
             return
@@ -215,7 +215,7 @@ def _configure(krb5_conf: str) -> None:
 
 
 def _within(timeout_s: float, settings: KerberosSettings, subject: str, work: Callable[[], T]) -> T:
-    """What `work` returns. The library has a patience of its own with a KDC that does not answer,
+    """What `work` returns. The library waits longer than `timeout_s` for a KDC that does not answer,
     so `work` has a thread, which is left behind after `timeout_s`."""
     results: list[T] = []
     errors: list[Exception] = []

@@ -195,7 +195,7 @@ def test_without_the_default_sources_there_is_no_next(services: Services) -> Non
 @pytest.mark.usefixtures("in_environment")
 def test_a_profile_has_not_the_credentials_of_the_instance(profiles: Path) -> None:
     profiles.write_text("[mirror]\nregion = eu-west-1\n")
-    with pytest.raises(AuthenticationError, match="profile mirror: none"):
+    with pytest.raises(AuthenticationError, match="profile mirror: it has no credentials"):
         key_of(AwsSettings(profile="mirror", default_sources=False))
 
 
@@ -235,7 +235,7 @@ def test_a_code_of_a_person_is_not_asked_for(
         f"[mirror]\nrole_arn = {ROLE}\nsource_profile = base\nmfa_serial = arn:aws:iam::1:mfa/a\n"
     )
     profiles.write_text(profile("AKIA1", "base") + role)
-    with pytest.raises(AuthenticationError, match="wants a code of MFA"):
+    with pytest.raises(AuthenticationError, match="asks for an MFA code"):
         key_of(AwsSettings(profile="mirror", default_sources=False))
 
 

@@ -14,7 +14,7 @@ from causeway.config.reading.client_reader import ClientReader
 from causeway.config.values import Secret
 
 MSK_HANDLER: Final = "IAMOAuthBearerLoginCallbackHandler"
-"""The class, without its package, that makes the tokens of OAUTHBEARER tokens for MSK."""
+"""The login handler, without its package, by which OAUTHBEARER sends tokens for MSK."""
 
 _ROLE = "awsRoleArn"
 _TEXTS = {

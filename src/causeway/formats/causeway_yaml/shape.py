@@ -219,7 +219,7 @@ _MEANINGS = {
     "security": "How the cluster is reached.",
     "sasl": "Who we are to it.",
     "oauth": "Where OAUTHBEARER gets its tokens.",
-    "assertion": "A signed statement in the place of the client's secret, or of the grant.",
+    "assertion": "A signed statement that replaces the client's secret, or is the grant.",
     "kerberos": "For GSSAPI.",
     "tls": "TLS.",
     "truststore": "Who is trusted.",

@@ -251,7 +251,7 @@ def groups_both_ways(
         group = max(figures, key=lambda name: figures[name])
         price = f"some records (group {group} at most {figures[group]:,}, no other group more)"
     yield (
-        f"groups go on on {target} at the first record that they have not read, of {source} or of"
+        f"on {target} groups go on at the first record that they have not read, of {source} or of"
         f" {target}. The logs have their records in different orders, so groups read {price} again"
     )
     topic = progress_topic(target, source)
