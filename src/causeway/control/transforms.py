@@ -41,7 +41,7 @@ class Transform:
 
     def serves(self, settings: TransformSettings, routes: Routes) -> bool:
         """Whether the stages of this transform serve `settings` and `routes` as well, if the
-        identity is the same. Which topics go through it is no affair of a stage."""
+        identity is the same. A stage does not depend on which topics go through it."""
         before, now = (
             replace(without_place(each), topics=()) for each in (self.settings, settings)
         )
