@@ -102,8 +102,8 @@ class KerberosMechanism:
         return self._is_done
 
     def _without_layer(self, offer: bytes) -> bytes:
-        """The answer to the broker's offer of security layers: none, with a buffer size of 0, because
-        Kafka uses no layer; then the name of the client."""
+        """The answer to the broker's offer of security layers: none, with a buffer size of 0; then
+        the name of the client. Kafka uses no layer."""
         layers = self._context.unwrap(offer).message
         if len(layers) != 4 or not layers[0] & _NO_LAYER:
             raise ValueError("it wants a security layer")
@@ -215,8 +215,8 @@ def _configure(krb5_conf: str) -> None:
 
 
 def _within(timeout_s: float, settings: KerberosSettings, subject: str, work: Callable[[], T]) -> T:
-    """What `work` returns. The library waits longer than `timeout_s` for a KDC that does not answer,
-    so `work` has a thread, which is left behind after `timeout_s`."""
+    """What `work` returns. The library may wait longer than `timeout_s` for a KDC that does not
+    answer, so `work` has a thread, which is left behind after `timeout_s`."""
     results: list[T] = []
     errors: list[Exception] = []
 
