@@ -99,7 +99,7 @@ def test_each_file_means_the_same_as_causeway_yaml(tmp_path: Path, number: int) 
 
 def test_the_page_has_a_file_for_each_service() -> None:
     assert [heading for heading, _ in FILES] == [
-        "Amazon MSK",
+        *["Amazon MSK"] * 2,
         *["Google Managed Service for Apache Kafka"] * 2,
         *["Azure Event Hubs"] * 3,
         *["Confluent Cloud"] * 2,
@@ -112,6 +112,11 @@ def test_amazon(tmp_path: Path) -> None:
     assert sasl.mechanism == "AWS_MSK_IAM"
     assert sasl.aws is not None
     assert sasl.aws.default_sources
+    bearer = login(tmp_path, "Amazon MSK", 1)
+    assert bearer.mechanism == "OAUTHBEARER"
+    assert bearer.aws is not None
+    assert bearer.aws.role_arn == "arn:aws:iam::123456789012:role/mirror"
+    assert (bearer.aws.role_session_name, bearer.aws.sts_region) == ("causeway", "eu-west-1")
 
 
 def test_google(tmp_path: Path) -> None:
