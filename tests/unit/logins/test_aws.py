@@ -61,10 +61,13 @@ def key(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Key:
     return found
 
 
-def at(stamp: str, monkeypatch: pytest.MonkeyPatch) -> datetime:
-    """Signatures are of this time from now on."""
+def at(stamp: str, life_s: str, monkeypatch: pytest.MonkeyPatch) -> datetime:
+    """Signatures are of this time and for this life from now on. Amazon's library reads the clock
+    twice, so its life of 900 s may be a little shorter."""
     now = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: now)
+    assert 0 < int(life_s) <= 900
+    monkeypatch.setattr("causeway.logins.aws._LIFE_S", int(life_s))
     return now
 
 
@@ -86,7 +89,7 @@ def test_the_payload_is_that_of_amazons_library(
     library: MskLibrary, host: str, key: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = library.payload(host, properties(key))
-    now = at(theirs["x-amz-date"], monkeypatch)
+    now = at(theirs["x-amz-date"], theirs["x-amz-expires"], monkeypatch)
     payload = iam_payload(AwsSettings(), "A", host, 1)
     ours: dict[str, str] = json.loads(payload)
     assert without(AGENT, ours) == without(AGENT, theirs)
@@ -101,7 +104,7 @@ def test_the_token_is_that_of_amazons_library(
 ) -> None:
     theirs = library.token(properties(key))
     scheme, address, query = parts(url_of(theirs))
-    now = at(query["X-Amz-Date"], monkeypatch)
+    now = at(query["X-Amz-Date"], query["X-Amz-Expires"], monkeypatch)
     ours = iam_token(AwsSettings(), "A", "localhost", 1)
     our_scheme, our_address, our_query = parts(url_of(ours))
     assert (our_scheme, our_address) == (scheme, address)
@@ -157,6 +160,7 @@ def test_the_harness_refuses_what_is_wrong(
     monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
     host = next(iter(BROKERS))
     payload = json.loads(iam_payload(AwsSettings(), "A", host, 1))
+    assert payload["x-amz-expires"] == "900"
     now = datetime.now(UTC)
     assert payload_key(json.dumps(payload).encode(), host, "us-east-1", {key.id: key}, now)
     changed = json.dumps(payload | change).encode()
