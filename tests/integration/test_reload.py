@@ -247,8 +247,8 @@ def test_a_driver_that_is_killed_amid_reloads_loses_and_doubles_nothing(
     prefix: str,
     tmp_path: Path,
 ) -> None:
-    """The file changes again and again: a topic comes and goes, a transform of it changes. The
-    driver is killed at random moments right after a change, and started again."""
+    """The file changes again and again: a topic comes and goes. The driver is killed at random
+    moments right after a change, and started again."""
     chance = random.Random(SEED)
     steady, moving = prefix + "steady", prefix + "moving"
     source.create_topics([steady, moving], 2)
