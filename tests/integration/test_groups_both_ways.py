@@ -80,7 +80,7 @@ class Reader:
                     self.read.add(value)
                     seen += 1
             assert seen >= at_least, f"{seen} records on {side}"
-            if commits:
+            if commits and seen:
                 consumer.commit(asynchronous=False)
         finally:
             consumer.close()
