@@ -59,9 +59,14 @@ class Side:
     log: Log = field(default_factory=Log)
     own: list[Rec] = field(default_factory=list)
     copies: list[int] = field(default_factory=list)
+    last_sequence: int | None = None  # of the copies
+    remembers: bool = False  # its broker has not forgotten the producer of the copies
 
     def cluster(self) -> SharedCluster:
-        return SharedCluster(self.alias, self.log)
+        found = SharedCluster(self.alias, self.log)
+        if self.remembers and self.last_sequence is not None:
+            found.remembered = {0: {PRODUCERS[other(self.alias)]: self.last_sequence}}
+        return found
 
     def write(self, gaps: list[bool], fate: str) -> None:
         log = self.log
@@ -103,6 +108,7 @@ class Side:
                 sequence=advance(source.first_sequence, done),
             )
             self.copies += [each.offset for each in records]
+            self.last_sequence = advance(source.first_sequence, len(self.copies) - 1)
 
 
 @dataclass
@@ -196,6 +202,8 @@ def provenance(source: str) -> TreatmentSettings:
 def two_ways(draw: st.DrawFn, *, steps: int = 24) -> TwoWays:
     sequences = st.sampled_from([0, 2**31 - 5, 2**31 - 1])
     world = TwoWays(Side("A", draw(sequences)), Side("B", draw(sequences)))
+    for side in (world.a, world.b):
+        side.remembers = draw(st.booleans())
     for _ in range(draw(st.integers(1, steps))):
         here = world.side(draw(st.sampled_from("AB")))
         if draw(st.booleans()):

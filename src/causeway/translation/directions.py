@@ -14,6 +14,7 @@ from collections.abc import Collection
 from causeway.errors import CausewayError
 from causeway.link_topics import SameOffsets, Span
 from causeway.model import TopicPartition
+from causeway.records import advance
 from causeway.relay import Sought
 from causeway.translation import counting
 from causeway.translation.logs import ClusterLogs, LinkLogs, MappedCourse
@@ -106,6 +107,9 @@ class _Direction(ABC):
                 f"the target cannot be read: {target.error or 'no answer'}",
             )
             return
+        last = target.sequences.get(self.course.target, {}).get(self.course.outlet.producer_id)
+        if last is not None and advance(last, 1) == end.sequence:
+            return  # the target got no record since, so its log need not be read
         sought = self._sought(Span(end, end), ())
         why = self.unreadable
         try:
