@@ -134,10 +134,11 @@ class TreatmentSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReverseFlow:
     """The flow back between the same clusters, under the same names. `treatments`: of its records;
-    `read_committed`: how it reads its source."""
+    `read_committed`: how it reads its source; `assumed`: it is in another file."""
 
     treatments: tuple[TreatmentSettings, ...]
     read_committed: bool = True
+    assumed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

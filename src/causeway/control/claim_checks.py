@@ -125,7 +125,9 @@ def passed(
     deleted, retention is at work, so the partition copies the remaining records as a first copy.
     """
     start, is_first = to if progress.loss is None else progress.loss.start, is_first_copy(progress)
-    lost = 0 if is_first else max(0, to - start)
+    damaged = progress.loss is not None and progress.loss.cause == "damaged"
+    # Damaged records stay in the source, so they count in a first copy as well.
+    lost = 0 if is_first and not damaged else max(0, to - start)
     fills = progress.begins
     pairs = [outlet.pair for outlet in progress.outlets]
     if not fills:

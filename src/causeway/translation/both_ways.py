@@ -41,7 +41,6 @@ from causeway.link_topics import (
     PartitionProgress,
     ProgressContents,
     ProgressTopic,
-    feeds_of_other_links,
     offset_maps_of,
 )
 from causeway.model import State, TopicPartition
@@ -54,7 +53,6 @@ from causeway.translation.unread import UnreadRange
 from causeway.translation.values import MappedOffset, OffsetNote
 
 _LOOK_S = 10.0  # a round reads logs for this long; the next round reads the rest
-_FEEDS_S = 30.0  # claims of other links are read again after this time
 
 
 class Again(NamedTuple):
@@ -87,10 +85,11 @@ def first_unread(
 def _at_the_beginning(mapped: MappedCourse, logs: LinkLogs) -> MappedOffset:
     """For an offset before the first record that the reverse link brought."""
     at = mapped.course.source
-    if mapped.map.since is not None:  # the first point is where the reverse link began
-        return MappedOffset(at, mapped.map.points[0].source)
+    start, first = logs.source.starts.get(at), mapped.map.points[0].source
+    if start is not None and first <= start:  # the log has no record from before it
+        return MappedOffset(at, start)
     note = "it lies before all that the reverse link remembers"
-    return MappedOffset(at, logs.source.starts.get(at), OffsetNote.BEFORE, note)
+    return MappedOffset(at, start, OffsetNote.BEFORE, note)
 
 
 def next_record(mapped: MappedCourse, start: int, end: int, logs: LinkLogs) -> int:
@@ -157,14 +156,21 @@ class GroupsBothWays:
         self._name = f"{link.target.alias}->{link.source.alias}"
         topic = progress_topic(link.target.alias, link.source.alias)
         self._progress = _ReverseProgress(source, topic)
-        self._others: Collection[TopicPartition] = ()
-        self._others_at = float("-inf")
         # By partition and offset on A, exact places; and stretches of B without own records.
         self._known: dict[TopicPartition, tuple[int, dict[int, MappedOffset]]] = {}
         self._clear: dict[TopicPartition, _Clear] = {}
         self._mapped: dict[TopicPartition, MappedCourse] = {}
+        self._whole: frozenset[TopicPartition] = frozenset()
         self.again: Mapping[str, Again] = {}
         self.unfinished = False
+
+    def from_the_beginning(self, translated: Translated) -> Translated:
+        """`translated` without partitions whose log on B has records from before the first one that
+        the reverse link mirrors: a group may have read none of these."""
+        return {
+            group: {at: place for at, place in places.items() if at in self._whole}
+            for group, places in translated.items()
+        }
 
     def before_the_beginning(
         self, ranges: Mapping[str, Mapping[TopicPartition, UnreadRange]]
@@ -202,7 +208,7 @@ class GroupsBothWays:
         reasons: dict[TopicPartition, str] = {}
         own: dict[TopicPartition, dict[int, MappedOffset]] = {}
         logs: LinkLogs | None = None
-        self._mapped = {}
+        self._mapped, self._whole = {}, frozenset()
         try:
             contents = self._progress.read()
             found = self._partitions(contents, wanted, reasons)
@@ -213,6 +219,12 @@ class GroupsBothWays:
                 read_committed=self._reverse.read_committed,
             )
             self._mapped = self._courses(contents, found, logs, reasons)
+            starts = logs.source.starts
+            self._whole = frozenset(
+                at
+                for at, mapped in self._mapped.items()
+                if at in starts and mapped.map.points[0].source <= starts[at]
+            )
             for at, mapped in self._mapped.items():
                 own[at] = self._first_unread(mapped, wanted[at], logs)
         except CausewayError as error:
@@ -250,7 +262,6 @@ class GroupsBothWays:
             why = f"{self._link.source.alias} has no progress topic of {self._name}"
             reasons |= dict.fromkeys(wanted, why)
             return {}
-        others = self._fed_by_others()
         identity = with_treatments(None, self._reverse.treatments)
         found: dict[TopicPartition, PartitionProgress] = {}
         for at in wanted:
@@ -263,23 +274,14 @@ class GroupsBothWays:
                 reasons[at] = "it mirrors to another partition"
             elif progress.transform != identity:
                 reasons[at] = "it leaves out or changes records by other rules than their origin"
-            elif at in others:
-                reasons[at] = "other links bring records here that it leaves out"
+            elif progress.lost:
+                reasons[at] = "it has passed over records that a group here never reads"
             else:
                 found[at] = progress
         for at in reasons:  # its logs may be other ones the next time
             self._known.pop(at, None)
             self._clear.pop(at, None)
         return found
-
-    def _fed_by_others(self) -> Collection[TopicPartition]:
-        """The partitions to which other links bring records that the reverse link leaves out."""
-        if not any(each.decides.get("local") for each in self._reverse.treatments):
-            return ()
-        if time.monotonic() - self._others_at > _FEEDS_S:
-            self._others = feeds_of_other_links(self._target, self._link.progress_topic)
-            self._others_at = time.monotonic()
-        return self._others
 
     def _courses(
         self,
@@ -296,7 +298,9 @@ class GroupsBothWays:
             if at not in maps:
                 reasons[at] = "it delivers at least once, so its offsets cannot be mapped"
                 continue
-            steps = only_treated(self._reverse.treatments, progress)
+            # How a flow of another file reads its source is not known, so nothing is counted.
+            counted = () if self._reverse.assumed else self._reverse.treatments
+            steps = only_treated(counted, progress)
             course = Course.of(progress, outlet)
             courses[at] = MappedCourse(
                 course=course if steps is None else replace(course, transformed=False),

@@ -246,6 +246,8 @@ class UnreadRecords:
     def __init__(self, target: Cluster, link: LinkSettings) -> None:
         self._target = target
         self._others = _OtherWriters(target, link)
+        # Programs may have written among copies that another tool made.
+        self._trusts_copies = link.reverse is None
         self._courses: Collection[Course] = ()
         self._alone_until: AloneUntil = lambda _, offset: offset
         self._shared: set[TopicPartition] = set()  # in all looks
@@ -329,6 +331,7 @@ class UnreadRecords:
         for group, ranges in wanted.items():
             for at, (begin, place) in ranges.items():
                 copied_to = max((each.outlet.copied_to for each in feeding[at]), default=0)
+                copied_to *= self._trusts_copies
                 start = max(begin, min(copied_to, place))
                 known = before.get((group, at))
                 # An earlier result holds if it was from `start` on.

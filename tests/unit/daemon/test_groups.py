@@ -357,6 +357,9 @@ class Lower:
     unfinished = False
     again: Mapping[str, Again] = {"billing": Again(1, 3)}
 
+    def before_the_beginning(self, ranges: Any) -> Any:
+        return ranges
+
     def bound(
         self, _: GroupCommits, translated: Translated
     ) -> tuple[dict[str, dict[TopicPartition, TranslatedOffset]], dict[str, str]]:

@@ -6,7 +6,6 @@ knows. In each case no record before the place is unread; with whole logs no lat
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -16,10 +15,10 @@ from hypothesis import strategies as st
 
 from causeway.cluster import Cluster, Committed
 from causeway.config import ReverseFlow, Settings
-from causeway.control import GroupCommits, TranslatedOffset, with_treatments
+from causeway.control import GroupCommits, TranslatedOffset
 from causeway.link_topics import ProgressContents, offset_maps_of
 from causeway.model import Pair, State
-from causeway.translation import both_ways, directions
+from causeway.translation import directions
 from causeway.translation.both_ways import GroupsBothWays
 from causeway.translation.course import CourseKey
 from causeway.translation.logs import ClusterLogs, LinkLogs, mapped_courses
@@ -186,13 +185,11 @@ def small() -> TwoWays:
     return world
 
 
-def place_with(contents: ProgressContents | None, reverse: ReverseFlow | None = None) -> str:
+def place_with(contents: ProgressContents | None) -> str:
     """Why a group gets no place."""
     world = small()
     known = world.contents("B", {0: False, 1: False})
     link = Link(world, "A", known, world.contents("A", {0: False, 1: False}))
-    if reverse is not None:
-        link.groups._reverse = reverse
     link.groups._progress.read = lambda: contents  # type: ignore[method-assign]
     assert link.place(2) is None
     (note,) = link.notes.values()
@@ -211,6 +208,7 @@ def changed(**changes: object) -> ProgressContents:
         (None, "A has no progress topic of B->A"),
         (ProgressContents(), "it has not begun this partition"),
         (changed(state=State.STOPPED, reason="truncated"), "it has stopped: truncated"),
+        (changed(lost=3), "it has passed over records"),
         (changed(transform="another"), "by other rules than their origin"),
         (changed(topic_id="c" * 32), "was deleted and recreated on the source"),
     ],
@@ -219,18 +217,6 @@ def test_a_group_gets_no_place_without_a_reverse_link(
     contents: ProgressContents | None, why: str
 ) -> None:
     assert why in place_with(contents)
-
-
-def test_a_group_gets_no_place_if_others_bring_records_that_the_reverse_link_leaves_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    step = provenance("B")
-    local = replace(step, decides={**step.decides, "local": True})
-    monkeypatch.setattr(both_ways, "feeds_of_other_links", lambda *_: {AT: []})
-    contents = changed(transform=with_treatments(None, [local]))
-    assert "other links bring records here" in place_with(
-        contents, ReverseFlow(treatments=(local,))
-    )
 
 
 def test_records_before_the_reverse_link_began_are_looked_at() -> None:
@@ -249,7 +235,8 @@ def test_records_before_the_reverse_link_began_are_looked_at() -> None:
     place = link.place(0)
     assert place is not None
     assert place.downstream == 5  # by the flows
-    ranges = {GROUP: {AT: UnreadRange(0, place.downstream)}}
+    assert link.groups.from_the_beginning({GROUP: {AT: place}}) == {GROUP: {}}
+    ranges = {GROUP: {AT: UnreadRange(0, 5)}}
     assert link.groups.before_the_beginning(ranges) == ranges
     beyond = {GROUP: {AT: UnreadRange(5, 7)}}
     assert link.groups.before_the_beginning(beyond) == {GROUP: {}}

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from causeway.config.entries import Problems
 from causeway.config.keys import PROVENANCE, SKIP_HEADER
-from causeway.config.reading.circles import may_share
 from causeway.config.settings import LinkSettings, ReverseFlow, TreatmentSettings
 
 _OFFSETS = ("emit.checkpoints.enabled", "sync.group.offsets.enabled")
@@ -37,7 +36,7 @@ def with_reverse_flows(
             )
         back = next((each for each in links if _is_back(link, each)), None)
         asked = [link.places[key] for key in _asked(link)]
-        why = _why_uncertain(link, back, links)
+        why = _why_uncertain(link, back)
         if why is not None:
             for place in asked:
                 problems.add(f"{place} excludes {PROVENANCE} under the same names: {why}")
@@ -65,9 +64,7 @@ def _is_back(link: LinkSettings, other: LinkSettings) -> bool:
     return other.mingles and ends == (link.target.alias, link.source.alias)
 
 
-def _why_uncertain(
-    link: LinkSettings, back: LinkSettings | None, links: Sequence[LinkSettings]
-) -> str | None:
+def _why_uncertain(link: LinkSettings, back: LinkSettings | None) -> str | None:
     if link.policy.kind != "identity":
         return "it renames topics, so the same records have other topics on the other cluster"
     if back is None:
@@ -78,14 +75,10 @@ def _why_uncertain(
             " does not read them"
         )
     if any(each.decides.get("local") for each in back.treatments):
-        for each in links:
-            if each.name == link.name or each.policy.tells_source(each.source.alias):
-                continue
-            if each.target.alias == link.target.alias and may_share(link, each):
-                return (
-                    f"{each.name} brings records to the same topics, and {back.name} leaves them"
-                    f" out ({PROVENANCE} = local)"
-                )
+        return (
+            f"{back.name} leaves out what other clusters have written ({PROVENANCE} = local), so a"
+            f" group on {link.source.alias} does not read it there"
+        )
     return None
 
 
@@ -97,4 +90,4 @@ def _assumed(link: LinkSettings) -> ReverseFlow:
     """The reverse flow of another file. Its claims show whether it treats records otherwise."""
     decides = {"source": link.target.alias, "target": link.source.alias}
     step = TreatmentSettings(kind="provenance", decides=decides, text="")
-    return ReverseFlow(treatments=(step,), read_committed=link.fetch.read_committed)
+    return ReverseFlow(treatments=(step,), assumed=True)

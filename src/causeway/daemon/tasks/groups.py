@@ -129,7 +129,10 @@ class Groups:
         failure: CausewayError | None = None
         if control.emit_checkpoints_enabled and now >= self._checkpoints_due:
             try:
-                self._write_checkpoints(followed, translated, read_at)
+                certain = translated
+                if self._both_ways is not None:
+                    certain = self._both_ways.from_the_beginning(translated)
+                self._write_checkpoints(followed, certain, read_at)
                 if not unfinished:
                     self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
             except CausewayError as error:
