@@ -217,11 +217,8 @@ class LinkSettings(FlowKeys):
 
     @property
     def mingles(self) -> bool:
-        """Whether the topics of both clusters hold records of both clusters.
-
-        An offset of one log then has no single counterpart in the other log: see
-        translation/both_ways.py.
-        """
+        """Whether the topics of both clusters hold records of both clusters. Then offsets have no
+        single counterpart in the other log: see translation/both_ways.py."""
         return self.has_provenance and not self.policy.tells_source(self.source.alias)
 
     def treatments_of(self, topic: str) -> tuple[TreatmentSettings, ...]:
