@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -633,6 +634,26 @@ def test_a_batch_that_is_too_large_without_compression_is_split(compressed: bool
     assert all(unpacked_size(batch) <= 1_000_000 for batch in found)
     assert len(set(_values(found))) == 4_002
     assert [b.first for b in found[1:]] == [b.next for b in found[:-1]]
+
+
+@pytest.mark.parametrize("most", [1024, 2048, 4000])
+def test_a_merge_that_would_be_cut_again_is_undone(most: int) -> None:
+    """A merged batch is larger than its parts together, because its records are further from the
+    first one. If it was cut, its parts would be merged again, without end."""
+    chance = random.Random(1)
+    for _ in range(50):
+        batches, first, at = [], 0, 1_000
+        for _ in range(40):
+            count, size = chance.randint(1, 8), chance.randint(5, 60)
+            records = [Rec(offset=first + i, timestamp=at, value=b"x" * size) for i in range(count)]
+            batches.append(as_is(raw_batch(records)))
+            first, at = first + count, at + chance.randint(0, 100_000)
+        outlet = _outlet(*batches)
+        outlet.most_unpacked = most
+        found = _all(outlet)
+        assert all(batch.size <= most or batch.records == 1 for batch in found)
+        assert len(found) < len(batches)
+        assert _values(found) == _values(batches)
 
 
 def test_after_each_refusal_as_too_large_batches_are_smaller() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Sequence
+from importlib import import_module
 
 import cramjam
 import pytest
@@ -236,3 +237,26 @@ def test_no_payload_raises(noise: bytes, before: int, data: st.DataObject) -> No
 def test_a_codec_that_there_is_not_stays() -> None:
     odd = as_is(raw_batch(TEXT))._replace(codec=6)
     assert repack(odd, ZSTD) is odd
+
+
+def test_a_compressor_that_fails_leaves_the_batch_as_it_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A high level of zstd may find no memory."""
+
+    def fails(*_: object) -> bytes:
+        raise MemoryError
+
+    batch = as_is(raw_batch([Rec(offset=i, value=b"x" * 100) for i in range(50)]))
+    assert repack(batch, ZSTD).codec == ZSTD
+    monkeypatch.setattr(import_module("causeway.records.repack"), "compress", fails)
+    assert repack(batch, ZSTD) is batch
+
+
+def test_a_batch_of_more_than_eight_mebibytes_stays() -> None:
+    batch = as_is(raw_batch([Rec(offset=i, value=b"x" * (1 << 20)) for i in range(9)]))
+    assert repack(batch, ZSTD) is batch
+    packed = as_is(
+        raw_batch([Rec(offset=i, value=b"x" * (1 << 20)) for i in range(9)], compressed=True)
+    )
+    assert repack(packed, ZSTD) is packed

@@ -385,7 +385,10 @@ def _merged(outlet: OutletState, batch: Batch, max_message_bytes: int) -> Batch:
     if len(run) == 1:
         return batch
     merged, taken = merge(run)
-    if merged.size > max_message_bytes:  # compressed again they may take more room than before
+    # Compressed again they may take more room than before, and so do records that are further from
+    # the first one. Parts of a merge that is cut would be merged again.
+    most = max_message_bytes if outlet.most_unpacked is None else outlet.most_unpacked
+    if merged.size > min(most, max_message_bytes):
         merged, taken = batch, 1
     for one in reversed(run[taken:]):
         outlet.put_back(one)
