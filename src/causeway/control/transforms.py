@@ -78,7 +78,8 @@ class Transform:
 
 class Transforms:
     """Those of one link; `spark`: the settings of the Spark that they run on. Raises ConfigError
-    for one whose identity can't be told, such as a function that can't be imported."""
+    for one whose identity can't be told, such as a function that can't be imported, and
+    NeedsRestartError for a function whose module has changed since this process imported it."""
 
     def __init__(
         self,

@@ -18,15 +18,17 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from sys import modules
 from typing import Any
 
 from causeway.config import Secret, TransformSettings
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, NeedsRestartError
 from causeway.transform.json_text import is_json, reading
 from causeway.transform.session import MEANING, RUNNING
 
 _FINGERPRINT = b"causeway transform secret"
 _WRITTEN_BY = {"avro": "fastavro", "protobuf": "protobuf"}
+_seen: dict[Path, str] = {}  # hashes of modules' files before this process imported them
 
 
 def identity_of(
@@ -35,7 +37,8 @@ def identity_of(
     """A hexadecimal hash. Topics, dead letters and lanes do not matter; of secrets the names and
     fingerprints count. `java`: the feature version of Spark's Java. Libraries count by major
     version, so that a patch upgrade stops nothing. Raises ConfigError if the module does not exist
-    or the rules cannot be read."""
+    or the rules cannot be read, NeedsRestartError if a module has changed since this process
+    imported it: the earlier one would run."""
     settings = {
         key: value.reveal() if isinstance(value, Secret) else value
         for key, value in spark_conf.items()
@@ -102,7 +105,19 @@ def _sources(transform: TransformSettings) -> dict[str, str] | None:
         raise _no_module(transform, f"there is no module {module}")
     if spec.origin is None or not spec.has_location:
         raise _no_module(transform, f"the module {module} has no source file")
-    return sources(module, Path(spec.origin))
+    files = _files(module, Path(spec.origin))
+    found = {name: sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+    for name, path in files.items():
+        imported = getattr(modules.get(name), "__file__", None) == str(path)
+        if imported and _seen.get(path, found[name]) != found[name]:
+            raise NeedsRestartError(
+                "use",
+                transform.place or f"transform {transform.name}",
+                f"its Python module {name} has changed since this process imported it",
+                remedy="start the driver again",
+            )
+        _seen[path] = found[name]
+    return found
 
 
 def _no_module(transform: TransformSettings, cause: str) -> ConfigError:
@@ -117,11 +132,11 @@ def _no_module(transform: TransformSettings, cause: str) -> ConfigError:
 _LIBRARIES = ("site-packages", "dist-packages")
 
 
-def sources(module: str, path: Path) -> dict[str, str]:
-    """Hashes of the source of `module`, at `path`, and of the modules that it needs, by name. Those
-    are the modules of its own package, and of the folder of that package unless libraries are
-    installed there."""
-    found = {module: sha256(path.read_bytes()).hexdigest()}
+def _files(module: str, path: Path) -> dict[str, Path]:
+    """The source of `module`, at `path`, and of the modules that it needs, by name. Those are the
+    modules of its own package, and of the folder of that package unless libraries are installed
+    there."""
+    found = {module: path}
     root = _root(module, path)
     if root is None:
         return found
@@ -134,7 +149,7 @@ def sources(module: str, path: Path) -> dict[str, str]:
             continue
         place = _place(root, name)
         if place is not None:
-            found[name] = sha256(place.read_bytes()).hexdigest()
+            found[name] = place
             todo += [*_needs(name, place), *_parents(name)]
     return found
 

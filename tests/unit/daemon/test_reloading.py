@@ -13,7 +13,7 @@ from causeway.daemon import reloading
 from causeway.daemon.clients import Clients
 from causeway.daemon.reload_checks import difference
 from causeway.daemon.reloading import Reloader
-from causeway.errors import CausewayError, UnreachableError
+from causeway.errors import CausewayError, NeedsRestartError, UnreachableError
 from causeway.formats import load
 from causeway.status import ReloadResult
 from tests.harness.config_files import TWO_CLUSTERS, mirror, write
@@ -106,6 +106,14 @@ def test_nothing_of_a_file_that_needs_a_restart_is_put_in_force(tmp_path: Path) 
     assert status.exit_code == 12
     assert "spark.master (Spark reads its settings when it starts)" in str(status.reason)
     assert "A->B.topics: .* → other" in status.changes
+
+
+def test_a_changed_python_module_needs_a_restart(tmp_path: Path) -> None:
+    driver = Driver(file_of(tmp_path))
+    driver.failures.append(NeedsRestartError("use", "transform pii", "its Python module changed"))
+    answer = driver.reloader.ask("anna")
+    driver.turns(1)
+    assert (answer.result(0).result, answer.result(0).exit_code) == (ReloadResult.NEEDS_RESTART, 12)
 
 
 def test_a_change_waits_for_a_request_by_default(tmp_path: Path) -> None:

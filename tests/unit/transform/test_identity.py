@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from causeway.config import RegistrySettings, Secret, TransformSettings
 from causeway.control import Transforms
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, NeedsRestartError
 from causeway.filters import compile_patterns
 from causeway.transform import identity as identities
 from causeway.transform import identity_of, rules
@@ -106,6 +107,31 @@ def test_the_code_of_a_function_counts(tmp_path: Path, monkeypatch: pytest.Monke
     assert identity_of(python, {}) == before
     module.write_text("def f(records):\n    return records.select('key')\n")
     assert identity_of(python, {}) != before
+
+
+@pytest.mark.parametrize("changed", ["imported_function", "imported_words"])
+def test_a_module_that_has_changed_since_its_import_needs_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """The process would run the earlier one under the identity of the new one."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    texts = {
+        "imported_function": "import imported_words\ndef f(records): ...\n",
+        "imported_words": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    python = replace(TRANSFORM, sql=None, python="imported_function:f")
+    before = identity_of(python, {})
+    importlib.import_module("imported_function")
+    assert identity_of(python, {}) == before
+    assert identity_of(replace(python, secrets={}), {}) != before
+    (tmp_path / f"{changed}.py").write_text(texts[changed] + "A = 1\n")
+    with pytest.raises(NeedsRestartError, match=f"line 7.* module {changed} has changed"):
+        identity_of(python, {})
+    (tmp_path / f"{changed}.py").write_text(texts[changed])
+    assert identity_of(python, {}) == before
 
 
 BY_FUNCTION = replace(TRANSFORM, sql=None, python="mine.masks:f")
@@ -209,6 +235,7 @@ def write(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> None
         path.write_text(text)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "mine", raising=False)  # an earlier test's
+    monkeypatch.setattr(identities, "_seen", {})
 
 
 MASKS = """
