@@ -134,7 +134,7 @@ class Links:
         inputs_before, sides_before = self._inputs, self.sides
         self._settings, self._options = settings, options
         news = self._clients.renew(settings) | self._clients.move(settings)
-        self._fleet.renew(news, treatments_of(settings.links))
+        self._fleet.renew(news)
         self._transforms = made
         self.sides = {link.name: self._clients.sides(link) for link in settings.links}
         self._inputs = self._inputs_of(settings)
@@ -150,6 +150,7 @@ class Links:
             elif self._inputs[name] != inputs_before[name]:
                 running.change(self._work(link, options))
         self._coming = {name: link for name, link in wanted.items() if name not in self._running}
+        self._renew_treatments()
         self._beat()
         self.tick()
 
@@ -158,7 +159,9 @@ class Links:
         one of their name."""
         if not (self._ending or self._coming):
             return
-        self._ending = [each for each in self._ending if not each.has_ended]
+        before, self._ending = self._ending, [e for e in self._ending if not e.has_ended]
+        if self._ending != before:
+            self._renew_treatments()
         ending = {each.settings.name for each in self._ending}
         for name, link in list(self._coming.items()):
             if name not in ending:
@@ -180,6 +183,12 @@ class Links:
         self._coming = {}
         for tasks in self.beats.values():
             tasks.stop()
+
+    def _renew_treatments(self) -> None:
+        """A link keeps its treatments until it has ended: another lane may still get one of its
+        partitions, whose claim is for these treatments."""
+        ending = [each.settings for each in self._ending]
+        self._fleet.renew({}, {**treatments_of(self._settings.links), **treatments_of(ending)})
 
     def _end(self, name: str) -> None:
         running = self._running.pop(name)

@@ -208,9 +208,11 @@ class Treatments:
             del self._made[link]
 
     def get(self, link: str) -> Treatment:
-        """Raises CausewayError."""
+        """Raises CausewayError, also if the link has none: the partition's claim has one."""
         if link not in self._made:
-            self._made[link] = treatment_of(self._steps.get(link, ()))
+            if not (steps := self._steps.get(link)):
+                raise CausewayError("treat the records of", link, "this lane knows no treatment")
+            self._made[link] = treatment_of(steps)
         return self._made[link]
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from causeway import renames
-from causeway.config import LinkSettings, Settings
+from causeway.config import LinkSettings, Settings, TreatmentSettings
 from causeway.config.reading import clients_of
 from causeway.control import Transforms
 from causeway.daemon import links as module
@@ -16,8 +16,10 @@ from causeway.daemon.clients import Clients
 from causeway.daemon.lanes import Fleet
 from causeway.daemon.link_parts import LinkWork
 from causeway.daemon.links import Links
-from causeway.daemon.partitions import RunOptions, Wish
+from causeway.daemon.partitions import RunOptions, Wish, treatments_of
 from causeway.daemon.staging import Staging
+from causeway.relay import Clusters, Renewed
+from tests.builders.fleet import Lane
 from tests.builders.settings import client_settings, link, settings_of
 
 
@@ -48,7 +50,9 @@ class Run:
         clients = Clients()
         for role, each in clients_of(settings).items():
             clients.open(role, each)
-        fleet = Fleet(settings.run, clients.by_key, local=True)
+        treatments = treatments_of(settings.links)
+        fleet = Fleet(settings.run, clients.by_key, local=True, treatments=treatments)
+        self.lane = Lane(fleet, 0).connect()
         self.options = RunOptions(settings=settings.run, wish=Wish(adopt=True))
         staging = Staging((), fleet)
         self.links = Links(settings, self.options, clients, fleet, staging, made(settings))
@@ -58,6 +62,12 @@ class Run:
         settings = settings_of(*links, **run)
         options = replace(self.options, settings=settings.run)
         self.links.apply(settings, options, made(settings))
+
+    def skipped(self) -> dict[str, str]:
+        """The header by which a lane leaves out records that it begins to relay now, by link."""
+        sent = [m for m in self.lane.sent if isinstance(m, Clusters | Renewed)]
+        known = next(m.treatments for m in reversed(sent) if m.treatments is not None)
+        return {name: step.settings["name"] for name, (step,) in known.items()}
 
 
 def made(settings: Settings) -> dict[str, Transforms]:
@@ -123,6 +133,38 @@ def test_what_concerns_all_partitions_restarts_the_link(changed: dict[str, Any])
     run = Run(settings_of(A_B, X_C))
     run.apply(replace(A_B, **changed), X_C)
     assert did() == [("A->B", ["start", "retire"]), ("X->C", ["start"])]
+
+
+def skipping(header: str) -> LinkSettings:
+    """A->B, which leaves out records with that header."""
+    decides = {"name": header}
+    step = TreatmentSettings(kind="skip-header", decides=decides, text="leaves out records")
+    return replace(A_B, treatments=(step,))
+
+
+def test_a_link_keeps_its_treatments_until_it_has_ended() -> None:
+    """Another lane may still get one of its partitions, with the claim for these treatments."""
+    run = Run(settings_of(skipping("old"), X_C))
+    run.apply(skipping("new"), X_C)
+    assert run.skipped() == {"A->B": "old"}
+    run.apply(X_C)
+    assert run.skipped() == {"A->B": "old"}
+    run.apply(skipping("newest"), X_C)
+    assert run.skipped() == {"A->B": "old"}
+    FakeLink.made[0].has_ended = True
+    run.links.tick()
+    assert run.skipped() == {"A->B": "newest"}
+    assert did()[2:] == [("A->B", ["start"])]
+    run.apply(X_C)
+    FakeLink.made[2].has_ended = True
+    run.links.tick()
+    assert run.skipped() == {}
+
+
+def test_a_lane_knows_the_treatments_of_a_new_link() -> None:
+    run = Run(settings_of(X_C))
+    run.apply(skipping("new"), X_C)
+    assert run.skipped() == {"A->B": "new"}
 
 
 def test_links_come_and_go() -> None:

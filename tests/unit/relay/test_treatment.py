@@ -184,6 +184,15 @@ def test_a_step_of_a_later_version_stops_the_partition() -> None:
     assert "s3cret" not in repr(TreatmentStep(kind="later", settings={"secret": "s3cret"}))
 
 
+def test_a_treatment_that_the_lane_does_not_know_stops_the_partition() -> None:
+    """Untreated records would go round in a circle."""
+    lane = Treatments({"A->B": (TreatmentStep(kind="skip-header", settings={"name": "old"}),)})
+    lane.get("A->B")
+    lane.renew({})
+    with pytest.raises(CausewayError, match="treat the records of A->B"):
+        lane.get("A->B")
+
+
 def test_a_record_that_cannot_be_treated_yet_puts_its_flow_in_doubt_until_it_can() -> None:
     flow = _flow(unknown={b"2"})
     with pytest.raises(NeedsRecovery, match="not known"):
