@@ -12,9 +12,11 @@ causeway.cluster.id  in the file names the cluster, also if it is another one th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import wraps
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from causeway.cluster import Cluster, Connect, moved_remedy, one_cluster
 from causeway.config import ClientSettings, HeartbeatSettings, LinkSettings, Settings
@@ -24,6 +26,8 @@ from causeway.link_topics import ClusterIds
 from causeway.logins import ssl_context
 
 _link_log = logging.getLogger("causeway.link")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +104,27 @@ def _side(clients: tuple[Cluster, Cluster], link: LinkSettings, known: str | Non
 Role = tuple[str, str]  # of a client: its link or pair, and what it does there
 
 
+def _locked(
+    method: Callable[Concatenate[Clients, P], T],
+) -> Callable[Concatenate[Clients, P], T]:
+    @wraps(method)
+    def locked(self: Clients, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return locked
+
+
 class Clients:
-    """One client for all roles with equal settings. Not thread-safe."""
+    """One client for all roles with equal settings. Thread-safe."""
 
     def __init__(self) -> None:
         self._open: dict[str, Cluster] = {}  # by key
         self._roles: dict[Role, str] = {}
         self._count = 0
+        self._lock = threading.RLock()
 
+    @_locked
     def open(self, role: Role, settings: ClientSettings) -> str:
         """The key of the client for `settings`; a new one if no client has equal settings now. From
         now on the client has this role."""
@@ -119,6 +136,7 @@ class Clients:
         self._roles[role] = key
         return key
 
+    @_locked
     def sides(self, link: LinkSettings) -> Sides:
         """The clients of one link."""
         keys = {role: self._key(each, known) for each, role, known in _roles_of(link)}
@@ -131,6 +149,7 @@ class Clients:
             target_key=keys["target"],
         )
 
+    @_locked
     def beating(self, pair: HeartbeatSettings) -> Cluster:
         """The client that sends the heartbeats of `pair`."""
         return self._open[self._key((pair.name, "heartbeats"), pair.target)]
@@ -139,9 +158,11 @@ class Clients:
         return self._roles.get(role) or self.open(role, settings)
 
     @property
+    @_locked
     def by_key(self) -> Mapping[str, ClientSettings]:
         return {key: cluster.settings for key, cluster in self._open.items()}
 
+    @_locked
     def renew(self, now: Settings) -> dict[str, ClientSettings]:
         """Replace certificates, keys and passwords by those of `now`, for new connections. Other
         values of `now` have no effect. Returns the changed settings by key. Raises ConfigError, and
@@ -154,6 +175,7 @@ class Clients:
             self._open[key].renew(new)
         return changed
 
+    @_locked
     def renewable(self, now: Settings) -> dict[str, ClientSettings]:
         """The new settings, by key, of the clients that `now` gives other certificates, keys or
         passwords, and nothing else, the same ones for all of their roles."""
@@ -169,6 +191,7 @@ class Clients:
             and all(each == news[0] for each in news)
         }
 
+    @_locked
     def move(self, now: Settings) -> dict[str, ClientSettings]:
         """Gives each role of `now` the client with its settings, and forgets other roles. Returns
         the settings of new clients by key. Call `renew` first."""
@@ -181,6 +204,7 @@ class Clients:
                 self.open(role, settings)
         return {key: c.settings for key, c in self._open.items() if key not in before}
 
+    @_locked
     def in_force(self, settings: Settings) -> Settings:
         """`settings` with what their clients use now, such as renewed passwords."""
 
@@ -206,10 +230,12 @@ class Clients:
             ),
         )
 
+    @_locked
     def knows(self, settings: ClientSettings) -> bool:
         """Whether a client has these settings."""
         return any(cluster.settings == settings for cluster in self._open.values())
 
+    @_locked
     def unmet(self, now: Settings) -> list[ClientSettings]:
         """The settings of `now` that no client has, each once."""
         known = list(self.by_key.values())
@@ -221,8 +247,11 @@ class Clients:
 
     def close_unused(self) -> None:
         """Closes the clients without a role. No link may use them any more."""
-        for key in self._open.keys() - set(self._roles.values()):
-            self._open.pop(key).close()
+        with self._lock:
+            unused = self._open.keys() - set(self._roles.values())
+            closing = [self._open.pop(key) for key in unused]
+        for cluster in closing:
+            cluster.close()
 
     def close(self) -> None:
         for cluster in self._open.values():

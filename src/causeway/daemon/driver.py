@@ -36,7 +36,7 @@ from causeway.daemon.reloading import Reloader
 from causeway.daemon.spark import Engine, Spark, not_importable, wanted_lanes
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import FirstLane, await_clusters
-from causeway.errors import ConfigError, PartitionsFailedError
+from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.model import State
 from causeway.relay import ControlServer, new_secret
 from causeway.status import Look, ReloadStatus, Snapshot
@@ -204,10 +204,12 @@ class Driver:
 
     def _apply_soon(self, change: CheckedSettings) -> None:
         """Has the main thread put `change` in force. Waits until it has, and a while until each
-        link works by it: a link first ends its look at the clusters."""
+        link works by it: a link first ends its look at the clusters. Raises CausewayError if the
+        run ends before."""
         self._changes.put(change)
-        while not (self.stop.is_set() or change.applied.wait(_CALM_S)):
-            pass
+        while not change.applied.wait(_CALM_S):
+            if self.stop.is_set():
+                raise CausewayError("use", "the changed file", "the run ends")
         until = time.monotonic() + _TAKEN_UP_S
         while not (self.stop.is_set() or self._links.settled or time.monotonic() > until):
             self.stop.wait(_TICK_S)

@@ -15,7 +15,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as NotInTimeError
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -119,7 +119,7 @@ def _serve(listener: socket.socket, reload: Callable[[str], Future[ReloadStatus]
 
 
 def _answer(connection: socket.socket, reload: Callable[[str], Future[ReloadStatus]]) -> None:
-    with connection, suppress(OSError, NotInTimeError):
+    with connection, suppress(OSError, NotInTimeError, CancelledError):
         connection.settimeout(_READ_S)
         line = b""
         while not line.endswith(b"\n") and len(line) <= _LONGEST:

@@ -12,11 +12,11 @@ status shows that the rest of the file is not in force.
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ from causeway.status import ReloadResult, ReloadStatus
 _log = logging.getLogger("causeway.run")
 _LOOK_S: Final = 1.0
 _AGAIN_S: Final = 10.0  # so often a file is tried again that could not be checked
+_READS: Final = 3  # at most, until no file changes meanwhile
 _WARN_S: Final = 24 * 3600.0  # between two warnings of the same certificate
 _THE_FILE: Final = "the changed file"
 
@@ -73,7 +74,7 @@ class Reloader:
         self._found: Settings | None = None  # what was read last
         self._again_at: float | None = None
         self._trouble = ""
-        self._asked: queue.SimpleQueue[tuple[str, Future[ReloadStatus]]] = queue.SimpleQueue()
+        self._asked: list[tuple[str, Future[ReloadStatus]]] = []  # and not answered
         self._come = threading.Event()
         self._warn_at = 0.0
         self._stop = threading.Event()
@@ -85,15 +86,20 @@ class Reloader:
         self._thread.start()
 
     def stop(self) -> None:
+        """Cancels what was asked for."""
         self._stop.set()
         self._come.set()
+        for _, future in list(self._asked):
+            future.cancel()
 
     def ask(self, by: str) -> Future[ReloadStatus]:
-        """Has the file read now, as `by` wishes, such as `SIGHUP`. The result has the outcome. Any
-        thread may call it."""
+        """Has the file read now, as `by` wishes, such as `SIGHUP`. The result has the outcome.
+        It is cancelled if the run ends before. Any thread may call it."""
         future: Future[ReloadStatus] = Future()
-        self._asked.put((by, future))
+        self._asked.append((by, future))
         self._come.set()
+        if self._stop.is_set():
+            future.cancel()
         return future
 
     @property
@@ -113,22 +119,40 @@ class Reloader:
 
     def turn(self) -> None:
         """Does what was asked for, or looks at the files once."""
-        asked = []
-        while not self._asked.empty():
-            asked.append(self._asked.get())
-        if asked:
-            self._reload(asked[-1][0])
+        asked = list(self._asked)
+        by = asked[-1][0] if asked else _THE_FILE
+        try:
+            if asked:
+                self._reload(by)
+            elif self._is_due():
+                self._follow()
+        except Exception as error:
+            _log.error("internal error", exc_info=error)
+            cause = f"internal error {type(error).__name__}, see the log of the driver"
+            self._fail(by, CausewayError("use", _THE_FILE, cause, retriable=True))
+        finally:
+            del self._asked[: len(asked)]
             for _, future in asked:
-                future.set_result(self.status)
-        elif self._is_due():
-            if self._running.run.reload == "on-change":
-                others = self._only_others
-                self._reload(_THE_FILE)
-                if others and self.status.reason is not None and self._found is not None:
-                    # A renewed certificate must not wait for a mistake that was there before.
-                    self._renew_credentials(self._found)
-            else:
-                self._renew()
+                with suppress(InvalidStateError):  # cancelled
+                    future.set_result(self.status)
+
+    def _follow(self) -> None:
+        """Does what the settings in force say about a change that was only noticed."""
+        if self._running.run.reload != "on-change":
+            self._renew()
+            return
+        others = self._only_others
+        self._reload(_THE_FILE)
+        if others and self.status.reason is not None and self._found is not None:
+            # A renewed certificate must not wait for a mistake that was there before.
+            self._renew_credentials(self._found)
+
+    def _fail(self, by: str, error: CausewayError) -> None:
+        if by != _THE_FILE or self._running.run.reload == "on-change":
+            self._refuse(by, error)
+        else:
+            self._not_renewed(error)
+            self._again_at = time.monotonic() + _AGAIN_S
 
     def _is_due(self) -> bool:
         """Whether files have changed, and were the same at two looks: a file may be half written.
@@ -147,7 +171,14 @@ class Reloader:
         if self._rereading is None:
             cause = "they do not come from a file"
             return CausewayError("read", "the settings again", cause, remedy="start the run again")
-        found, files = self._rereading.attempt()
+        for _ in range(_READS):
+            found, files = self._rereading.attempt()
+            if all(stamp_of(path) == stamp for path, stamp in files.items()):
+                break
+        else:
+            # Parts of it may be from before a change, and parts from after it.
+            cause = "the file, or a file that it refers to, changes while it is read"
+            found = CausewayError("read", _THE_FILE, cause, retriable=True)
         self._files = files
         if isinstance(found, CausewayError):
             return found
@@ -168,13 +199,10 @@ class Reloader:
             self._refuse(by, waits, difference.changes)
             return
         try:
-            checked = self._check(found)
+            self._apply(self._check(found))
         except CausewayError as error:
             self._refuse(by, error, difference.changes)
-            if error.retriable and by == _THE_FILE:
-                self._again_at = time.monotonic() + _AGAIN_S
             return
-        self._apply(checked)
         self._running = found
         self.expiries, self._warn_at = expiries(self._clients.by_key.values()), 0.0
         now = _now_ms()
@@ -191,6 +219,8 @@ class Reloader:
 
     def _refuse(self, by: str, error: CausewayError, changes: tuple[str, ...] = ()) -> None:
         waits = isinstance(error, NeedsRestartError)
+        if error.retriable and self._running.run.reload == "on-change":
+            self._again_at = time.monotonic() + _AGAIN_S
         self._note(
             ReloadStatus(
                 in_force_since_ms=self.status.in_force_since_ms,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from causeway.cluster import Cluster
 from causeway.config import ClientSettings
 from causeway.config.reading import clients_of
 from causeway.daemon.clients import Clients
@@ -14,6 +17,20 @@ from causeway.daemon.reloading import FileDifference, Reloader
 from causeway.formats import load
 from tests.harness.config_files import mirror, write
 from tests.harness.pems import make_pem
+
+
+class WatchedCluster:
+    """A client whose settings are looked at while another thread closes clients."""
+
+    def __init__(self, cluster: Cluster, meanwhile: Callable[[], None]) -> None:
+        self._cluster, self._meanwhile = cluster, meanwhile
+
+    @property
+    def settings(self) -> ClientSettings:
+        other = threading.Thread(target=self._meanwhile, daemon=True)
+        other.start()
+        other.join(0.2)
+        return self._cluster.settings
 
 
 class Run:
@@ -91,3 +108,15 @@ def test_another_address_waits_for_a_new_start(tmp_path: Path) -> None:
     run.look()
     assert (run.password, run.heard) == ("first", [])
     assert run.cluster.settings.bootstrap == (("a", 9092),)
+
+
+def test_clients_are_closed_while_another_thread_reads_their_settings(tmp_path: Path) -> None:
+    clients = Clients()
+    settings = load(mirror(tmp_path))
+    for role, each in clients_of(settings).items():
+        clients.open(role, each)
+    opened: dict[str, Any] = vars(clients)["_open"]
+    for key, cluster in opened.items():
+        opened[key] = WatchedCluster(cluster, clients.close_unused)
+    opened["unused"] = Cluster(settings.links[0].source)
+    assert "unused" in clients.by_key

@@ -13,7 +13,7 @@ from causeway.daemon import reloading
 from causeway.daemon.clients import Clients
 from causeway.daemon.reload_checks import difference
 from causeway.daemon.reloading import Reloader
-from causeway.errors import CausewayError, NeedsRestartError, UnreachableError
+from causeway.errors import NeedsRestartError, UnreachableError
 from causeway.formats import load
 from causeway.status import ReloadResult
 from tests.harness.config_files import TWO_CLUSTERS, mirror, write
@@ -31,8 +31,9 @@ class Driver:
             clients.open(role, each)
         self.applied: list[Settings] = []
         self.noted: list[str | None] = []
-        self.failures: list[CausewayError] = []
+        self.failures: list[Exception] = []
         self.renewed: list[ClientSettings] = []
+        self.unreachable: list[Exception] = []
         self.reloader = Reloader(
             settings,
             clients,
@@ -41,12 +42,17 @@ class Driver:
             apply=self.applied.append,
             on_renewed=lambda changed: self.renewed.extend(changed.values()),
             on_noted=self.noted.append,
+            reach=self._reach,
         )
 
     def _check(self, settings: Settings) -> Settings:
         if self.failures:
             raise self.failures.pop()
         return settings
+
+    def _reach(self, _: ClientSettings) -> None:
+        if self.unreachable:
+            raise self.unreachable.pop()
 
     def turns(self, count: int = 2) -> None:
         for _ in range(count):
@@ -146,6 +152,81 @@ def test_a_cluster_that_does_not_answer_is_asked_again(
     assert "no answer" in str(driver.reloader.status.reason)
     driver.turns(1)
     assert driver.topics == ["other"]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_unexpected_error_is_an_answer_and_the_file_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    monkeypatch.setattr(reloading, "_AGAIN_S", -1.0)
+    file = file_of(tmp_path, ON_CHANGE)
+    driver = Driver(file)
+    driver.failures.append(RuntimeError("s3cret"))
+    write(file, TWO_CLUSTERS + ON_CHANGE + "topics = other")
+    answer = driver.reloader.ask("anna") if asked else None
+    driver.turns(1 if asked else 2)
+    status = driver.reloader.status
+    assert (status.result, status.pending, status.exit_code) == (ReloadResult.REFUSED, True, 1)
+    assert "internal error RuntimeError" in str(status.reason)
+    assert "s3cret" not in str(status.reason)
+    assert answer is None or answer.result(0) == status
+    driver.turns(1)
+    assert driver.topics == ["other"]
+
+
+def test_an_unexpected_error_of_a_renewal_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reloading, "_AGAIN_S", -1.0)
+    driver = Driver(mirror(tmp_path))
+    driver.unreachable.append(RuntimeError())
+    write(tmp_path / "password", "second")
+    driver.turns()
+    assert "internal error RuntimeError" in str(driver.reloader.status.reason)
+    driver.turns(1)
+    assert driver.reloader.status.reason is None
+    assert [each.sasl and each.sasl.password.reveal() for each in driver.renewed] == ["second"]
+
+
+def test_at_the_end_of_the_run_no_caller_waits(tmp_path: Path) -> None:
+    driver = Driver(file_of(tmp_path))
+    before = driver.reloader.ask("anna")
+    driver.reloader.stop()
+    assert before.cancelled()
+    assert driver.reloader.ask("ben").cancelled()
+    driver.turns(1)
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_parts_of_two_versions_of_the_file_are_not_put_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """The file is read before a change, and a file that it refers to after it."""
+    names = tmp_path / "names"
+    names.write_text("old")
+    file = file_of(tmp_path, ON_CHANGE, f"topics = first, ${{dir:{tmp_path}:names}}")
+    driver = Driver(file)
+    changes = iter(range(times))
+    read = Path.read_bytes
+
+    def changing(path: Path) -> bytes:
+        found = read(path)
+        if path == file and (number := next(changes, None)) is not None:
+            text = f"{TWO_CLUSTERS}{ON_CHANGE}topics = x{number}, ${{dir:{tmp_path}:names}}"
+            write(file, text)
+            write(names, f"new{number}")
+        return found
+
+    monkeypatch.setattr(Path, "read_bytes", changing)
+    answer = driver.reloader.ask("anna")
+    driver.turns(1)
+    if times == 1:
+        assert [[each.text for each in one.links[0].topics] for one in driver.applied] == [
+            ["x0", "new0"]
+        ]
+    else:
+        assert driver.applied == []
+        assert "changes while it is read" in str(answer.result(0).reason)
 
 
 @pytest.mark.parametrize(
