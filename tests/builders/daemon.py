@@ -10,7 +10,7 @@ from causeway.daemon import Sides
 from causeway.daemon.lanes import Fleet, ReportedPartition
 from causeway.daemon.link import LinkDriver
 from causeway.daemon.link_parts import LinkWork
-from causeway.daemon.partitions import Row, RunOptions
+from causeway.daemon.partitions import Row, RunOptions, Wish
 from causeway.daemon.staging import Staging
 from causeway.link_topics import (
     Outlet,
@@ -92,13 +92,13 @@ def part(partition: int, state: State = State.RUNNING) -> Row:
     return found
 
 
-def new_link(run: RunSettings) -> LinkDriver:
+def new_link(run: RunSettings, wish: Wish = Wish()) -> LinkDriver:  # noqa: B008
     none = cast(Any, None)
     fleet = Fleet(run, {}, local=True)
     return LinkDriver(
         LinkWork(
             link=LINK,
-            run=RunOptions(settings=run, bounded=True),
+            run=RunOptions(settings=run, wish=wish, bounded=True),
             transforms=Transforms(LINK, {}),
         ),
         Sides(source=none, target=none, source_admin=none, target_admin=none),

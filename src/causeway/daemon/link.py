@@ -131,18 +131,19 @@ class LinkDriver:
         self._new_directing = parts.new_directing
         self._leadership.settings = parts.work.fingerprint
 
-    def _take_next(self) -> LinkParts | None:
-        """The parts for the settings that came last, which are in place now; None if none came."""
+    def _take_next(self) -> bool:
+        """Puts parts for the settings that came last in place. Returns False if none came."""
         if (work := self._next) is None:
-            return None
-        parts = self._parts_of(work)
+            return False
+        before, parts = self._parts, self._parts_of(work)
         self._install(parts)
+        parts.follow(before)
         self.registry.on_data_loss = work.link.on_data_loss
         with self._lock:
             if self._next is work:
                 self._next = None
         _log.info("settings changed", extra={"link": work.link.name})
-        return parts
+        return True
 
     def status(self) -> LinkStatus:
         tasks = self._tasks.status()
@@ -203,7 +204,8 @@ class LinkDriver:
                     continue
                 pause = _BACKOFF_S[0]
                 self._term(contents)
-                if not self._stop.is_set():
+                self._halt.clear()  # a change in the term has set it
+                if not (self._stop.is_set() or self._retiring.is_set()):
                     self._leadership.let_others(self._halt, _ASIDE_S)
             except LeadershipLostError as error:
                 self._abandon(Role.STANDBY, str(error))
@@ -301,8 +303,7 @@ class LinkDriver:
     def _let_go_of_all(self) -> bool:
         """Whether no lane has a partition any more, nor will get one."""
         self._term_events.over.set()
-        discoverer = self._discoverer
-        if discoverer is not None and discoverer.alive:
+        if self._discoverer is not None and self._discoverer.alive:
             return False
         return self._intake.revoke(self.registry.places(), _TICK_S)
 
@@ -311,15 +312,13 @@ class LinkDriver:
         leading thread goes on, so that the lease holds. Returns the new executor."""
         self._term_events.over.set()
         directing.end()
-        discoverer, before = self._discoverer, self._parts
-        if directing.alive or (discoverer is not None and discoverer.alive):
+        if directing.alive or (self._discoverer is not None and self._discoverer.alive):
             return directing
         if self._term_events.lost.is_set():
             raise LeadershipLostError("lead", self.settings.name, "another driver does")
         self._tasks.stop()
-        if (parts := self._take_next()) is None:
+        if not self._take_next():
             return directing
-        parts.follow(before)
         self._term_events = Term()
         if self._stop.is_set():
             self._term_events.over.set()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from causeway.config import RunSettings
-from causeway.daemon import startup
-from causeway.daemon.partitions import Found
+from causeway.daemon import link_parts, startup
+from causeway.daemon.partitions import Found, Wish
 from causeway.errors import BrokerError, TooFewBrokersError
 from causeway.link_topics import ProgressContents, StepDownDirective
-from causeway.model import State
+from causeway.model import State, TopicPartition
 from tests.builders.daemon import new_link, part
 
 
@@ -69,6 +71,55 @@ def test_a_lane_that_is_slow_to_let_go_costs_no_lease() -> None:
     link.__dict__["_new_discoverer"] = lambda _: SimpleNamespace(alive=False)
     link._term(ProgressContents())
     assert lead.released
+
+
+def test_a_driver_steps_aside_although_its_settings_have_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directing = SimpleNamespace(
+        step_down=StepDownDirective(who="anna@ops", at=1),
+        alive=False,
+        record=None,
+        end=lambda: None,
+        stepped_down=lambda: None,
+        take_dirty=list,
+    )
+    monkeypatch.setattr(link_parts, "DirectiveExecutor", lambda *_, **__: directing)
+    link, lead = new_link(RunSettings(progress_interval_s=0.01)), Lead()
+    work, waited = link._parts.work, list[bool]()
+
+    def acquire(*_: object) -> ProgressContents:
+        link.change(replace(work, link=replace(work.link, replication_factor=1)))
+        return ProgressContents()
+
+    def let_others(halt: threading.Event, _: float) -> None:
+        waited.append(not halt.is_set())
+        link.stop()
+
+    lead.__dict__.update(acquire=acquire, let_others=let_others)
+    link._leadership = link._intake = cast(Any, lead)
+    link._apis = cast(Any, SimpleNamespace(check=lambda: None))
+    link.__dict__["_new_discoverer"] = lambda _: SimpleNamespace(alive=False)
+    link._lead()
+    assert (lead.released, link.settings.replication_factor) == (True, 1)
+    assert waited == [True]
+
+
+def test_settings_that_change_while_another_driver_leads_do_not_adopt_twice() -> None:
+    link = new_link(RunSettings(), Wish(adopt=True))
+    decided, waiting = TopicPartition("orders", 0), TopicPartition("bills", 0)
+    claimer = link._intake._claimer
+    claimer._first = {"orders": 1, "bills": 1}
+    claimer._decided.add(decided)
+    work = link._parts.work
+    for replicas in (1, 2):
+        link.change(replace(work, link=replace(work.link, replication_factor=replicas)))
+        assert link._take_next()
+        claimer = link._intake._claimer
+        claimer._first = claimer._at_first({"orders": 2, "bills": 2})
+        assert not claimer.wish_of(decided).adopt
+        assert not claimer.wish_of(TopicPartition("orders", 1)).adopt
+        assert claimer.wish_of(waiting).adopt
 
 
 def test_a_replication_factor_that_brokers_lack_is_waited_for_but_not_for_ever(

@@ -94,6 +94,19 @@ def test_topics_that_a_reload_chooses_begin_as_at_a_start() -> None:
     assert not now.wish_of(TopicPartition("new", 0)).adopt
 
 
+def test_the_options_of_the_command_line_are_not_for_topics_of_a_reload_before_the_first_look() -> (
+    None
+):
+    now = claimer(None, Wish(adopt=True))
+    now.follow(claimer(None, Wish(adopt=True)), {"old"}.__contains__)
+    later = claimer(None, Wish(adopt=True))
+    later.follow(now, {"old", "new"}.__contains__)
+    for each in (now, later):
+        assert each._at_first({"old": 3, "new": 3}) == {"old": 3, "new": 3}
+        assert each.wish_of(TopicPartition("old", 0)).adopt
+        assert not each.wish_of(TopicPartition("new", 0)).adopt
+
+
 def test_what_is_wrong_with_the_file_is_recorded_with_the_tasks() -> None:
     tasks = Tasks("A->B", [ScheduledTask("one", 1.0, lambda: None)])
     tasks.note_file(None)

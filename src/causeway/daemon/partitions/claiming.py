@@ -79,6 +79,8 @@ class Claimer:
     _adopted: set[TopicPartition] = field(default_factory=set)  # by directives
     _translated: set[TopicPartition] = field(default_factory=set)  # by directives
     _first: Mapping[str, int] | None = None
+    # Each tells whether the settings before a reload chose a topic: the wish needs all of them.
+    _wished: tuple[Callable[[str], bool], ...] = ()
     # Of the settings before a reload: the numbers at the first look, and which topics they chose.
     _followed: tuple[Mapping[str, int], Callable[[str], bool]] | None = None
     _copied: Mapping[TopicPartition, Copied] | None = None  # MirrorMaker 2's positions
@@ -90,7 +92,7 @@ class Claimer:
             return Wish(adopt=True)
         if at in self._translated:
             return Wish(translate=True)
-        chosen = self._followed is None or self._followed[1](at.topic)
+        chosen = all(chose(at.topic) for chose in self._wished)
         applies = chosen and self._was_there(at) and at not in self._decided
         return self.wish if applies else Wish()
 
@@ -98,6 +100,8 @@ class Claimer:
         """Goes on within a run with changed settings. `chosen`: whether the earlier settings chose
         a topic."""
         self._decided = before._decided
+        if self.wish.acts:
+            self._wished = (*before._wished, chosen)
         self._adopted, self._translated = before._adopted, before._translated
         if before._first is not None:
             self._followed = before._first, chosen

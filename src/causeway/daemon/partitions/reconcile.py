@@ -86,8 +86,9 @@ class Reconciler:
         self._begun = False
 
     def follow(self, before: Reconciler) -> None:
-        """Goes on within a term with changed settings. The next look lets go of the partitions that
-        the change concerns, and takes them up as at a start. `before` does nothing any more."""
+        """Goes on with changed settings, within a term or before one. The next look lets go of the
+        partitions that the change concerns, and takes them up as at a start. `before` does nothing
+        any more."""
         self._way, self._ends, self._freeing = before._way, before._ends, before._freeing
         self.pauses.held = before.pauses.held
         self._outlets.follow(before._outlets)
