@@ -16,6 +16,7 @@ from causeway.errors import AuthenticationError, PrerequisiteError, UnreachableE
 from causeway.logins.aws_credentials import AwsLogin
 from tests.harness.msk.aws import REGION, Services, aws_services
 
+PATIENCE_S = 600.0  # no test waits so long: the stand-ins answer
 ROLE = "arn:aws:iam::1:role/mirror"
 SECRET = "s3cret+/word"
 Enter = Callable[[Mapping[str, str]], None]
@@ -59,12 +60,12 @@ def key_of(settings: AwsSettings) -> str:
 
 
 def key_by(login: AwsLogin) -> str:
-    return str(login.credentials("A", 5).access_key)
+    return str(login.credentials("A", PATIENCE_S).access_key)
 
 
 def principal(services: Services, settings: AwsSettings) -> str:
     """Whose credentials a login has; the secret and the session token are the key's own."""
-    found = AwsLogin(settings).credentials("A", 5)
+    found = AwsLogin(settings).credentials("A", PATIENCE_S)
     key = services.keys[found.access_key]
     assert (found.secret_key, found.token) == (key.secret, key.token)
     return key.principal
