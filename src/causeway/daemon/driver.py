@@ -16,13 +16,13 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 
-from causeway.config import Settings
+from causeway.config import ClientSettings, Settings
 from causeway.config.reading import clients_of
 from causeway.control import Transforms
 from causeway.daemon.clients import Clients
@@ -71,8 +71,9 @@ def run(
     process left in flight, and each target partition has those that another target partition had.
     `start_from` (ms since 1970) and `adopt` say how a partition continues that has no progress or
     was stopped. `on_status` is called twice a second, `on_settings` with the settings of a changed
-    file that was put in force. Raises a CausewayError if the run is not possible,
-    PartitionsFailedError if a bounded run could not copy everything.
+    file that was put in force, and with those in force if their credentials were renewed. Raises a
+    CausewayError if the run is not possible, PartitionsFailedError if a bounded run could not copy
+    everything.
     """
     if not settings.links:
         raise ConfigError("run", cause="no flow is enabled", remedy="set A->B.enabled = true")
@@ -151,7 +152,7 @@ class Driver:
             compare=room.compare,
             check=checks.check,
             apply=self._apply_soon,
-            on_renewed=self._fleet.renew,
+            on_renewed=self._use_renewed,
             on_noted=self._links.note_file,
             reach=checks.reach,
         )
@@ -201,6 +202,10 @@ class Driver:
     def reload(self, by: str) -> Future[ReloadStatus]:
         """Has the file of the settings read again. Any thread may call it."""
         return self._reloader.ask(by)
+
+    def _use_renewed(self, changed: Mapping[str, ClientSettings], settings: Settings) -> None:
+        self._fleet.renew(changed)
+        self._on_settings(settings)
 
     def _apply_soon(self, change: CheckedSettings) -> None:
         """Has the main thread put `change` in force. Waits until it has, and a while until each

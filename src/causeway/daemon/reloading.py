@@ -48,8 +48,8 @@ class Reloader:
     """`compare` tells what differs between the settings in force and others. `check` looks at all
     of the new settings and raises CausewayError if they cannot be used; its result goes to `apply`,
     which puts them in force. `on_renewed` gets the settings of clients with new credentials,
-    `on_noted` why the changed file is not in force, or None. `reach` raises CausewayError if a
-    cluster refuses new credentials."""
+    by key, and all settings in force, which have them, `on_noted` why the changed file is not in
+    force, or None. `reach` raises CausewayError if a cluster refuses new credentials."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Reloader:
         compare: Callable[[Settings, Settings], FileDifference],
         check: Callable[[Settings], Any],
         apply: Callable[[Any], None],
-        on_renewed: Callable[[Mapping[str, ClientSettings]], None],
+        on_renewed: Callable[[Mapping[str, ClientSettings], Settings], None],
         on_noted: Callable[[str | None], None] = lambda _: None,
         reach: Callable[[ClientSettings], None] = lambda _: None,
     ) -> None:
@@ -259,7 +259,6 @@ class Reloader:
             return
         if not self._renew_credentials(found):
             return
-        self._running = self._clients.in_force(self._running)
         difference = self._compare(self._running, found)
         pending = bool(difference.changes)
         if pending and not self.status.pending:
@@ -285,7 +284,8 @@ class Reloader:
         if changed:
             aliases = dict.fromkeys(settings.alias for settings in changed.values())
             _log.info("credentials renewed", extra={"clusters": ", ".join(aliases)})
-            self._on_renewed(changed)
+            self._running = self._clients.in_force(self._running)
+            self._on_renewed(changed, self._running)
             self.expiries, self._warn_at = expiries(self._clients.by_key.values()), 0.0
         return True
 

@@ -50,7 +50,7 @@ class Run:
             compare=lambda *_: FileDifference(),
             check=lambda _: None,
             apply=lambda _: None,
-            on_renewed=self.heard.append,
+            on_renewed=lambda changed, _: self.heard.append(changed),
         )
 
     def look(self) -> None:

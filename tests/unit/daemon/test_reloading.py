@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,7 @@ class Driver:
         self.noted: list[str | None] = []
         self.failures: list[Exception] = []
         self.renewed: list[ClientSettings] = []
+        self.in_force: list[Settings] = []  # with renewed credentials
         self.unreachable: list[Exception] = []
         self.reloader = Reloader(
             settings,
@@ -40,7 +41,7 @@ class Driver:
             compare=difference,
             check=self._check,
             apply=self.applied.append,
-            on_renewed=lambda changed: self.renewed.extend(changed.values()),
+            on_renewed=self._renew,
             on_noted=self.noted.append,
             reach=self._reach,
         )
@@ -49,6 +50,10 @@ class Driver:
         if self.failures:
             raise self.failures.pop()
         return settings
+
+    def _renew(self, changed: Mapping[str, ClientSettings], settings: Settings) -> None:
+        self.renewed.extend(changed.values())
+        self.in_force.append(settings)
 
     def _reach(self, _: ClientSettings) -> None:
         if self.unreachable:
@@ -282,3 +287,22 @@ def test_a_renewed_password_does_not_wait_for_a_mistake_in_the_file(tmp_path: Pa
     driver.turns()
     assert driver.reloader.status.result is ReloadResult.NEEDS_RESTART
     assert [each.sasl and each.sasl.password.reveal() for each in driver.renewed] == ["third"]
+
+
+@pytest.mark.parametrize("mode", ["", ON_CHANGE + "spark.master = local[7]\n"])
+def test_the_settings_in_force_have_the_renewed_credentials(tmp_path: Path, mode: str) -> None:
+    """The HTTP API asks clusters with them. All else is as before."""
+    file = mirror(tmp_path)
+    text = file.read_text()
+    write(file, text + mode.removesuffix("spark.master = local[7]\n"))
+    driver, before = Driver(file), load(file)
+    write(file, text + mode + "A->B.topics = other\n")
+    driver.turns()
+    for word in ("second", "first"):
+        write(tmp_path / "password", word)
+        driver.turns()
+        link = driver.in_force[-1].links[0]
+        assert link.source.sasl is not None
+        assert link.source.sasl.password.reveal() == word
+        assert link.topics == before.links[0].topics
+    assert len(driver.in_force) == 2
