@@ -24,6 +24,7 @@ from causeway.control import fences, geo_topics, open_transactions
 from causeway.daemon.clients import Sides
 from causeway.daemon.overdue import OverdueDirectives
 from causeway.daemon.partitions import Reconciler, Registry
+from causeway.daemon.requests import Requests
 from causeway.errors import AuthorizationError, CausewayError
 from causeway.link_topics import (
     THE_LINK,
@@ -37,7 +38,6 @@ from causeway.link_topics import (
     PauseDirective,
     RestartDirective,
     Scope,
-    StepDownDirective,
     ThrottleDirective,
 )
 from causeway.model import ENDED, HELD, NO_TOPIC_ID, same_topic
@@ -61,7 +61,7 @@ OnLimits = Callable[[Mapping[str | None, int]], None]
 
 
 class DirectiveExecutor:
-    """Works during one term of leading a link, until `end`.
+    """Works during one term of leading a link, or until its settings change, until `end`.
 
     `known`: the directives in force were read, or this driver lacks the right to read them;
     `wanted`: there is work for `carry_out`.
@@ -74,11 +74,12 @@ class DirectiveExecutor:
         registry: Registry,
         intake: Reconciler,
         on_limits: OnLimits,
-        before: DirectivesRecord | None,
+        before: DirectivesRecord | DirectiveExecutor | None,
         sharers: Collection[fences.Sharer] = (),
     ) -> None:
-        """`before`: the directives that the previous leader applied; `sharers`: links that may
-        fence the same topics."""
+        """`before`: the directives that the previous leader applied, or the executor of this term
+        with the earlier settings, whose thread has ended; `sharers`: links that may fence the same
+        topics."""
         self._link = link
         self._sides = sides
         self._registry = registry
@@ -90,23 +91,19 @@ class DirectiveExecutor:
         self._over = threading.Event()
         self.known = threading.Event()
         self.wanted = threading.Event()
-        self._step_down: tuple[int, Directive] | None = None
-        self._restarts: set[Scope] = set()  # requested
-        self._adopts: set[Scope] = set()  # scopes of restarts that acknowledge lost records
-        self._translates: set[Scope] = set()  # scopes of restarts that no longer keep offsets
-        self._refills: dict[Scope, str] = {}  # topics to fill again, by the id on the target
-        self._looking: set[Scope] = set()  # let go of; the next look takes them up
-        self._chosen = False  # the chosen topics changed: a look has to follow
-        self._asked_at = 0.0  # time of the newest restart
         self._patient_until = time.monotonic() + _PATIENCE_S
         self._limits: Mapping[str | None, int] | None = None
-        self._record = before or DirectivesRecord(
-            link=link.name, topic_id=NO_TOPIC_ID, applied=-1, reason=None
-        )
         self._lost: str | None = None
         self._judged: LinkDirectives | None = None  # the directives at the last look for lost ends
         self._not_read: str | None = None
         self._dirty = False
+        self._requests = Requests()
+        if isinstance(before, DirectiveExecutor):
+            self._requests, self._dirty, self._lost = before._requests, before._dirty, before._lost
+            before = before.record
+        self._record = before or DirectivesRecord(
+            link=link.name, topic_id=NO_TOPIC_ID, applied=-1, reason=None
+        )
         self._measure_at = 0.0
         self._runs: dict[DirectiveKind, str] = {}  # commands that renew their directive
         self._cluster: str | None = None  # the source's id, once it was asked for
@@ -131,8 +128,8 @@ class DirectiveExecutor:
         follow."""
         self._intake.resume()
         with self._lock:
-            scopes, adopts = set(self._restarts), set(self._adopts)
-            translates, refills = set(self._translates), dict(self._refills)
+            scopes, adopts = set(self._requests.restarts), set(self._requests.adopts)
+            translates, refills = set(self._requests.translates), dict(self._requests.refills)
         looks = set[Scope]()
         topics = {scope.topic: topic for scope, topic in refills.items() if scope.topic}
         if refills and self._intake.refill(topics):
@@ -144,29 +141,28 @@ class DirectiveExecutor:
             looks.add(THE_LINK)
         with self._lock:
             # A loss that was acknowledged meanwhile needs another pass.
-            later = (self._adopts - adopts) | (self._translates - translates)
-            self._restarts -= (looks & scopes) - later
-            self._adopts -= looks & adopts
-            self._translates -= looks & translates
+            later = (self._requests.adopts - adopts) | (self._requests.translates - translates)
+            self._requests.restarts -= (looks & scopes) - later
+            self._requests.adopts -= looks & adopts
+            self._requests.translates -= looks & translates
             for scope in looks & refills.keys():
-                self._refills.pop(scope, None)
-            if self._chosen:
-                self._chosen = False
+                self._requests.refills.pop(scope, None)
+            if self._requests.chosen:
+                self._requests.chosen = False
                 looks.add(THE_LINK)
-            self._looking |= looks
+            self._requests.looking |= looks
         return bool(looks)
 
     def looked(self) -> None:
         """A look has followed `carry_out`."""
         with self._lock:
-            self._looking.clear()
+            self._requests.looking.clear()
 
     def restarting(self, for_s: float) -> bool:
         """Whether a restart, or the look after it, is still to come; requested at most `for_s`
         ago."""
         with self._lock:
-            recent = time.monotonic() - self._asked_at < for_s
-            return recent and bool(self._restarts or self._refills or self._looking)
+            return self._requests.restarting(for_s)
 
     def standing(self) -> tuple[Directive, ...]:
         return tuple(self._log.directives)
@@ -177,14 +173,15 @@ class DirectiveExecutor:
         takes long: another driver may reach a cluster that this one cannot."""
         waits = self.restarting(_FIRST_S)
         with self._lock:
-            return None if self._step_down is None or waits else self._step_down[1]
+            asked = self._requests.step_down
+            return None if asked is None or waits else asked[1]
 
     def stepped_down(self) -> None:
         """Marks the request as done, so that the next leader does not step down as well."""
         self.end()
         with self._lock:
-            if self._step_down is not None:
-                applied = max(self._record.applied, self._step_down[0] + 1)
+            if self._requests.step_down is not None:
+                applied = max(self._record.applied, self._requests.step_down[0] + 1)
                 self._record, self._dirty = self._record.replace(applied=applied), True
 
     @property
@@ -207,7 +204,7 @@ class DirectiveExecutor:
     def mark_all_dirty(self) -> None:
         """Everything has to be written (again)."""
         with self._lock:
-            self._dirty = self._log.end >= 0
+            self._dirty = self._log.end >= 0 or self._record.applied >= 0
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -267,7 +264,7 @@ class DirectiveExecutor:
         pauses = self._intake.pauses
         paused = pauses.pause()
         with self._lock:
-            acts = bool(self._restarts or self._refills or self._looking or self._chosen)
+            acts = self._requests.are_any
         applied = self._record.replace(applied=self._log.end, kinds=_KINDS)
         if acts or pauses.over() or pauses.renewed():
             self.wanted.set()
@@ -285,7 +282,7 @@ class DirectiveExecutor:
         if left := before - geo_topics.chosen(self._log.directives).keys():
             self._registry.chosen = before - left
             with self._lock:
-                self._chosen = self.known.is_set()
+                self._requests.chosen = self.known.is_set()
 
     def _choose(self) -> None:
         """Has the link mirror the topics that people have chosen."""
@@ -311,7 +308,7 @@ class DirectiveExecutor:
         self._registry.chosen = names
         with self._lock:
             # If it is not known, the first look is still to come.
-            self._chosen = self.known.is_set()
+            self._requests.chosen = self.known.is_set()
 
     def _stop_after_loss(self) -> None:
         """Stops mirrors that have ended if their directives are lost: they must not run again. Call
@@ -346,20 +343,9 @@ class DirectiveExecutor:
         return True
 
     def _act(self, offset: int, directive: Directive) -> None:
-        if isinstance(directive, RestartDirective):
-            with self._lock:
-                if directive.refill is not None:
-                    self._refills[directive.scope] = directive.refill
-                else:
-                    self._restarts.add(directive.scope)
-                if directive.adopt:
-                    self._adopts.add(directive.scope)
-                if directive.translate:
-                    self._translates.add(directive.scope)
-                self._asked_at = time.monotonic()
-        elif isinstance(directive, StepDownDirective):
-            self._step_down = offset, directive
-        elif isinstance(directive, CutoverDirective | EndDirective) and directive.run:
+        with self._lock:
+            self._requests.add(offset, directive)
+        if isinstance(directive, CutoverDirective | EndDirective) and directive.run:
             if directive.run == self._runs.get(directive.kind):
                 return  # the same command
             self._runs[directive.kind] = directive.run

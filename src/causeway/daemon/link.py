@@ -322,7 +322,7 @@ class LinkDriver:
         self._term_events = Term()
         if self._stop.is_set():
             self._term_events.over.set()
-        self._directing = self._new_directing(directing.record)
+        self._directing = self._new_directing(directing)
         self._discoverer = self._new_discoverer(self._directing)
         return self._directing
 

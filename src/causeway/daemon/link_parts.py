@@ -56,7 +56,7 @@ class LinkParts:
     tasks: Tasks
     intake: Reconciler
     tally: TransformTally
-    new_directing: Callable[[DirectivesRecord | None], DirectiveExecutor]
+    new_directing: Callable[[DirectivesRecord | DirectiveExecutor | None], DirectiveExecutor]
 
     @classmethod
     def of(

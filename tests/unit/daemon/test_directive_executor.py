@@ -150,7 +150,8 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *, geo: bool = True) -> LinkSettin
     return link
 
 
-Begin = Callable[[DirectivesRecord | None], tuple[DirectiveExecutor, Log]]
+Before = DirectivesRecord | DirectiveExecutor | None
+Begin = Callable[[Before], tuple[DirectiveExecutor, Log]]
 
 
 @pytest.fixture
@@ -160,7 +161,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     monkeypatch.setattr(directive_executor, "DirectiveLog", lambda *_: log)
     monkeypatch.setattr(directive_executor, "_LOOK_S", 0.005)
 
-    def new(before: DirectivesRecord | None) -> tuple[DirectiveExecutor, Log]:
+    def new(before: Before) -> tuple[DirectiveExecutor, Log]:
         nobody = cast(Cluster, Named())
         limits: list[Mapping[str | None, int]] = []
         sides = Sides(source=nobody, target=nobody, source_admin=nobody, target_admin=nobody)
@@ -302,6 +303,55 @@ def test_who_steps_down_does_not_wait_for_ever_for_what_was_asked_before(
     assert found.step_down is None
     monkeypatch.setattr(directive_executor, "_FIRST_S", 0.0)
     assert found.step_down is not None  # the source may be out of reach, from here alone
+
+
+def ended(found: DirectiveExecutor) -> DirectiveExecutor:
+    found.end()
+    found._thread.join(60)
+    assert not found.alive
+    return found
+
+
+def test_what_was_applied_before_a_reload_is_written_after_it(begin: Begin) -> None:
+    found, log = begin(BEFORE)
+    log.comes(6, DirectiveKind.PAUSE)
+    assert found.known.wait(60)
+    log.await_looks(2)
+    ended(found)
+    log.topic_id, log.end = NO_TOPIC_ID, -1  # the next executor has not read the topic yet
+    later, _ = begin(found)
+    (record,) = later.take_dirty()
+    assert record.applied == 8
+    later.mark_all_dirty()  # it could not be written
+    assert later.take_dirty() == [record]
+
+
+def test_a_driver_steps_down_after_a_reload(begin: Begin) -> None:
+    found, log = begin(BEFORE)
+    log.comes(6, DirectiveKind.STEP_DOWN)
+    assert found.known.wait(60)
+    log.await_looks(2)
+    assert found.record.applied == 8, "it is not read again"
+    later, _ = begin(ended(found))
+    assert later.step_down is not None
+    again, _ = begin(ended(later))
+    assert again.step_down is not None
+    again.stepped_down()
+    (record,) = again.take_dirty()
+    assert record.applied == 8
+
+
+def test_a_driver_restarts_before_it_steps_down_also_after_a_reload(begin: Begin) -> None:
+    found, log = begin(None)
+    log.comes(0, DirectiveKind.RESTART)
+    log.comes(2, DirectiveKind.STEP_DOWN)
+    log.await_looks(2)
+    later, _ = begin(ended(found))
+    assert later.step_down is None
+    assert later.carry_out()
+    assert later.step_down is None
+    later.looked()
+    assert later.step_down is not None
 
 
 def test_fences_whose_time_is_over_are_lifted_until_they_are_gone(

@@ -79,12 +79,17 @@ def test_a_driver_steps_aside_although_its_settings_have_changed(
     directing = SimpleNamespace(
         step_down=StepDownDirective(who="anna@ops", at=1),
         alive=False,
-        record=None,
         end=lambda: None,
         stepped_down=lambda: None,
         take_dirty=list,
     )
-    monkeypatch.setattr(link_parts, "DirectiveExecutor", lambda *_, **__: directing)
+    followed: list[object] = []
+
+    def direct(*given: object, **_: object) -> object:
+        followed.append(given[-1])
+        return directing
+
+    monkeypatch.setattr(link_parts, "DirectiveExecutor", direct)
     link, lead = new_link(RunSettings(progress_interval_s=0.01)), Lead()
     work, waited = link._parts.work, list[bool]()
 
@@ -103,6 +108,7 @@ def test_a_driver_steps_aside_although_its_settings_have_changed(
     link._lead()
     assert (lead.released, link.settings.replication_factor) == (True, 1)
     assert waited == [True]
+    assert followed == [None, directing]
 
 
 def test_settings_that_change_while_another_driver_leads_do_not_adopt_twice() -> None:

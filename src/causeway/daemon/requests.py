@@ -1,0 +1,49 @@
+"""The directives of a link that act once, and are not carried out yet."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from causeway.link_topics import Directive, RestartDirective, Scope, StepDownDirective
+
+
+@dataclass(slots=True)
+class Requests:
+    """Not thread-safe. If the settings of a link change, they go on with the next executor."""
+
+    restarts: set[Scope] = field(default_factory=set)
+    adopts: set[Scope] = field(default_factory=set)  # of restarts that acknowledge lost records
+    translates: set[Scope] = field(default_factory=set)  # of restarts that do not keep offsets
+    refills: dict[Scope, str] = field(default_factory=dict)  # topics, by the id on the target
+    looking: set[Scope] = field(default_factory=set)  # let go of; the next look takes them up
+    chosen: bool = False  # the chosen topics changed: a look has to follow
+    asked_at: float = 0.0  # monotonic time of the newest restart
+    step_down: tuple[int, Directive] | None = None  # with its offset
+
+    @property
+    def are_any(self) -> bool:
+        """Whether partitions have to be let go of, or looked at."""
+        return bool(self.restarts or self.refills or self.looking or self.chosen)
+
+    def restarting(self, for_s: float) -> bool:
+        """Whether a restart, or the look after it, is still to come; requested at most `for_s`
+        ago."""
+        recent = time.monotonic() - self.asked_at < for_s
+        return recent and bool(self.restarts or self.refills or self.looking)
+
+    def add(self, offset: int, directive: Directive) -> None:
+        """Adds a directive from the log, if it is a request. To add it again changes nothing."""
+        if isinstance(directive, StepDownDirective):
+            self.step_down = offset, directive
+        if not isinstance(directive, RestartDirective):
+            return
+        if directive.refill is not None:
+            self.refills[directive.scope] = directive.refill
+        else:
+            self.restarts.add(directive.scope)
+        if directive.adopt:
+            self.adopts.add(directive.scope)
+        if directive.translate:
+            self.translates.add(directive.scope)
+        self.asked_at = time.monotonic()
