@@ -207,10 +207,10 @@ class Driver:
         self._fleet.renew(changed)
         self._on_settings(settings)
 
-    def _apply_soon(self, change: CheckedSettings) -> None:
+    def _apply_soon(self, change: CheckedSettings) -> tuple[str, ...]:
         """Has the main thread put `change` in force. Waits until it has, and a while until each
-        link works by it: a link first ends its look at the clusters. Raises CausewayError if the
-        run ends before."""
+        link works by it: a link first ends its look at the clusters. Returns the names of the links
+        that do not yet. Raises CausewayError if the run ends before."""
         self._changes.put(change)
         while not change.applied.wait(_CALM_S):
             if self.stop.is_set():
@@ -218,6 +218,7 @@ class Driver:
         until = time.monotonic() + _TAKEN_UP_S
         while not (self.stop.is_set() or self._links.settled or time.monotonic() > until):
             self.stop.wait(_TICK_S)
+        return self._links.unsettled
 
     def _apply_changes(self) -> None:
         while not self._changes.empty():

@@ -55,7 +55,7 @@ class _Inputs:
 
     link: LinkSettings
     beats: _Beats | None
-    sharers: tuple[LinkSettings, ...]
+    sharers: tuple[Sharer, ...]
     progress_interval_s: float
     deleted_topics_retention_s: float | None
 
@@ -84,6 +84,7 @@ class Links:
         self._ending: list[LinkDriver] = []
         self._coming: dict[str, LinkSettings] = {}
         self._beats: dict[str, tuple[_Beats, Tasks]] = {}
+        self._unused = False  # clients may have no role, and no link uses them once all settle
         self._started = False
 
     @property
@@ -119,7 +120,14 @@ class Links:
     @property
     def settled(self) -> bool:
         """Whether each link has the settings of the file in force."""
-        return not (self._ending or self._coming or any(each.changing for each in self.running))
+        return not self.unsettled
+
+    @property
+    def unsettled(self) -> tuple[str, ...]:
+        """The names of the links that still have other settings than the file in force."""
+        ending = [each.settings.name for each in list(self._ending)]
+        changing = [each.settings.name for each in self.running if each.changing]
+        return tuple(dict.fromkeys([*ending, *list(self._coming), *changing]))
 
     def start(self) -> None:
         self._started = True
@@ -135,7 +143,7 @@ class Links:
         self._settings, self._options = settings, options
         news = self._clients.renew(settings) | self._clients.move(settings)
         self._fleet.renew(news)
-        self._transforms = made
+        self._transforms, self._unused = made, True
         self.sides = {link.name: self._clients.sides(link) for link in settings.links}
         self._inputs = self._inputs_of(settings)
         wanted = {link.name: link for link in settings.links}
@@ -157,6 +165,9 @@ class Links:
     def tick(self) -> None:
         """To be called several times a second: starts the links that wait for the end of another
         one of their name."""
+        if self._unused and self.settled:
+            self._unused = False
+            self._clients.close_unused()
         if not (self._ending or self._coming):
             return
         before, self._ending = self._ending, [e for e in self._ending if not e.has_ended]
@@ -169,8 +180,6 @@ class Links:
                 # `--from` and `--adopt` are for the file of the start.
                 self._running[name] = self._new(link, replace(self._options, wish=Wish()))
                 self._running[name].start()
-        if not self._ending:
-            self._clients.close_unused()
 
     def note_file(self, reason: str | None) -> None:
         """Shows with each link why the changed file is not in force; None: it is."""
@@ -247,7 +256,7 @@ class Links:
                 link=plain[link.name],
                 beats=beats.get(link.name),
                 sharers=tuple(
-                    each
+                    Sharer(self.sides[name].target_admin, each)
                     for name, each in plain.items()
                     if each.source.alias == link.source.alias and name != link.name
                 ),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,9 +47,10 @@ class FileDifference:
 class Reloader:
     """`compare` tells what differs between the settings in force and others. `check` looks at all
     of the new settings and raises CausewayError if they cannot be used; its result goes to `apply`,
-    which puts them in force. `on_renewed` gets the settings of clients with new credentials,
-    by key, and all settings in force, which have them, `on_noted` why the changed file is not in
-    force, or None. `reach` raises CausewayError if a cluster refuses new credentials."""
+    which puts them in force, and returns the flows that do not yet work by them. `on_renewed` gets
+    the settings of clients with new credentials, by key, and all settings in force, which have
+    them, `on_noted` why the changed file is not in force, or None. `reach` raises CausewayError if
+    a cluster refuses new credentials."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Reloader:
         *,
         compare: Callable[[Settings, Settings], FileDifference],
         check: Callable[[Settings], Any],
-        apply: Callable[[Any], None],
+        apply: Callable[[Any], Sequence[str]],
         on_renewed: Callable[[Mapping[str, ClientSettings], Settings], None],
         on_noted: Callable[[str | None], None] = lambda _: None,
         reach: Callable[[ClientSettings], None] = lambda _: None,
@@ -199,7 +200,7 @@ class Reloader:
             self._refuse(by, waits, difference.changes)
             return
         try:
-            self._apply(self._check(found))
+            late = self._apply(self._check(found))
         except CausewayError as error:
             self._refuse(by, error, difference.changes)
             return
@@ -213,7 +214,10 @@ class Reloader:
                 tried_ms=now,
                 by=by,
                 result=result,
-                changes=difference.changes,
+                changes=(
+                    *difference.changes,
+                    *(f"{flow}: not yet, it ends its earlier work first" for flow in late),
+                ),
             )
         )
 

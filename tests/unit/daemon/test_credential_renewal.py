@@ -49,7 +49,7 @@ class Run:
             self.clients,
             compare=lambda *_: FileDifference(),
             check=lambda _: None,
-            apply=lambda _: None,
+            apply=lambda _: (),
             on_renewed=lambda changed, _: self.heard.append(changed),
         )
 

@@ -47,7 +47,7 @@ class FakeLink:
 
 class Run:
     def __init__(self, settings: Settings) -> None:
-        clients = Clients()
+        self.clients = clients = Clients()
         for role, each in clients_of(settings).items():
             clients.open(role, each)
         treatments = treatments_of(settings.links)
@@ -175,6 +175,37 @@ def test_links_come_and_go() -> None:
     assert did() == [("A->B", ["start", "retire"]), ("X->C", ["start"])]
     assert [each.settings.name for each in run.links.running] == ["X->C"]
     assert run.links.sides.keys() == {"X->C"}
+
+
+def test_a_link_has_the_open_client_of_another_one_of_its_source() -> None:
+    run = Run(settings_of(A_B, link("A", "C")))
+    run.apply(A_B, link("A", client_settings("C", bootstrap=(("elsewhere", 1),))))
+    assert did() == [("A->B", ["start", "change"]), ("A->C", ["start", "retire"])]
+    (sharer,) = FakeLink.made[0].work.sharers
+    assert sharer.target is run.links.sides["A->C"].target_admin
+    assert run.links.unsettled == ("A->C",)
+
+
+def test_clients_without_a_role_are_closed_once_no_link_uses_them() -> None:
+    run = Run(settings_of(A_B, link("A", "C")))
+    before = run.links.sides["A->C"].target
+    run.apply(A_B, link("A", client_settings("C", bootstrap=(("elsewhere", 1),))))
+    first, second = FakeLink.made
+    second.has_ended = first.changing = True
+    run.links.tick()
+    run.links.tick()
+    assert before.settings in run.clients.by_key.values(), "the other link may still ask it"
+    first.changing = False
+    run.links.tick()
+    assert before.settings not in run.clients.by_key.values()
+
+
+def test_a_client_of_heartbeats_is_closed_though_no_link_ends() -> None:
+    run = Run(settings_of(A_B))
+    run.clients.open(("B->C", "heartbeats"), client_settings("C"))
+    run.apply(A_B)
+    run.links.tick()
+    assert {each.alias for each in run.clients.by_key.values()} == {"A", "B"}
 
 
 def test_a_link_of_the_same_source_knows_of_a_new_one() -> None:

@@ -34,13 +34,14 @@ class Driver:
         self.failures: list[Exception] = []
         self.renewed: list[ClientSettings] = []
         self.in_force: list[Settings] = []  # with renewed credentials
+        self.late: list[str] = []
         self.unreachable: list[Exception] = []
         self.reloader = Reloader(
             settings,
             clients,
             compare=difference,
             check=self._check,
-            apply=self.applied.append,
+            apply=self._apply,
             on_renewed=self._renew,
             on_noted=self.noted.append,
             reach=self._reach,
@@ -54,6 +55,10 @@ class Driver:
     def _renew(self, changed: Mapping[str, ClientSettings], settings: Settings) -> None:
         self.renewed.extend(changed.values())
         self.in_force.append(settings)
+
+    def _apply(self, settings: Settings) -> list[str]:
+        self.applied.append(settings)
+        return self.late
 
     def _reach(self, _: ClientSettings) -> None:
         if self.unreachable:
@@ -191,6 +196,16 @@ def test_an_unexpected_error_of_a_renewal_is_tried_again(
     driver.turns(1)
     assert driver.reloader.status.reason is None
     assert [each.sasl and each.sasl.password.reveal() for each in driver.renewed] == ["second"]
+
+
+def test_the_answer_names_the_flows_that_have_yet_to_take_the_change_up(tmp_path: Path) -> None:
+    file = file_of(tmp_path)
+    driver = Driver(file)
+    driver.late = ["A->B"]
+    write(file, TWO_CLUSTERS + "topics = other")
+    answer = driver.reloader.ask("anna")
+    driver.turns(1)
+    assert answer.result(0).changes[1:] == ("A->B: not yet, it ends its earlier work first",)
 
 
 def test_at_the_end_of_the_run_no_caller_waits(tmp_path: Path) -> None:
