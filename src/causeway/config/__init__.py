@@ -41,6 +41,7 @@ from causeway.config.entries import (
     PropertyFile,
     Rereading,
     Stamp,
+    have_changed,
     note,
     read,
     read_file,

@@ -55,7 +55,8 @@ _SERVERS, _ENABLED = "bootstrap.servers", "enabled"
 
 class SettingSection(NamedTuple):
     """Values that come and go together. `name`: of the flow or cluster, empty for the process.
-    `part`: what of it, such as `transform mask`, or the side and role of a client, `target.admin`.
+    `part`: a part of the flow or cluster, such as `transform mask`, or the side and role of a
+    client, `target.admin`.
     `switch`: the key that shows whether the section exists; empty if another section shows it.
     `flow`: the flow of a client."""
 

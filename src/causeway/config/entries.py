@@ -143,7 +143,7 @@ class Rereading:
     @property
     def stale(self) -> bool:
         """Whether a file has changed since it was read."""
-        return any(stamp_of(path) != stamp for path, stamp in self.files.items())
+        return have_changed(self.files)
 
     @property
     def path(self) -> Path | None:
@@ -201,6 +201,11 @@ def _noting() -> Iterator[dict[Path, Stamp]]:
         _noted.reset(token)
         if outer is not None:
             outer.update((path, stamp) for path, stamp in files.items() if path not in outer)
+
+
+def have_changed(files: Mapping[Path, Stamp]) -> bool:
+    """Whether one of the files has another stamp now."""
+    return any(stamp_of(path) != stamp for path, stamp in files.items())
 
 
 def stamp_of(path: Path) -> Stamp:

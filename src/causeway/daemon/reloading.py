@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from causeway.config import ClientSettings, Settings, Stamp, stamp_of
+from causeway.config import ClientSettings, Settings, Stamp, have_changed, stamp_of
 from causeway.config.reading import expiries
 from causeway.daemon.clients import Clients
 from causeway.errors import CausewayError, NeedsRestartError
@@ -174,10 +174,10 @@ class Reloader:
             return CausewayError("read", "the settings again", cause, remedy="start the run again")
         for _ in range(_READS):
             found, files = self._rereading.attempt()
-            if all(stamp_of(path) == stamp for path, stamp in files.items()):
+            if not have_changed(files):
                 break
         else:
-            # Parts of it may be from before a change, and parts from after it.
+            # The settings may be a mixture of the files before and after a change.
             cause = "the file, or a file that it refers to, changes while it is read"
             found = CausewayError("read", _THE_FILE, cause, retriable=True)
         self._files = files
