@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import http.client
 import json
 import logging
 import os
@@ -24,11 +23,12 @@ import urllib.request
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from causeway.config import WebhookSettings
 from causeway.link_topics import EVENTS, EventRecord
+from causeway.logins import NoRedirect
 
 _log = logging.getLogger("causeway.webhook")
 _AT_ONCE: Final = 100  # events that wait to be written, and events of a post
@@ -191,7 +191,7 @@ class Webhook(_Waiting):
         self._driver = f"{socket.gethostname()}/{os.getpid()}"
         self._come, self._stopping = threading.Event(), threading.Event()
         self._trouble = False  # the last post was not taken
-        self._opener = urllib.request.build_opener(_NoRedirect)
+        self._opener = urllib.request.build_opener(NoRedirect)
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
         self._thread.start()
 
@@ -296,18 +296,3 @@ class Webhook(_Waiting):
             host = urlsplit(self._settings.url.reveal()).hostname
             _log.warning(what, extra={"host": host, "reason": reason})
         self._trouble = True
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: a redirected POST would become a GET, and carry the token with it."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> None:
-        return None

@@ -2,4 +2,5 @@
 package in any text."""
 
 from causeway.logins.mechanisms import Mechanism, remedy, sasl_mechanism
+from causeway.logins.no_redirect import NoRedirect
 from causeway.logins.tls import ssl_context

@@ -24,6 +24,7 @@ from typing import Any
 from causeway.config import OAuthSettings, Secret
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
 from causeway.logins.jwt import expiry_of, signed_assertion
+from causeway.logins.no_redirect import NoRedirect
 from causeway.logins.tokens import Token, Tokens, shared_tokens
 
 MAX_ANSWER_BYTES = 1 << 20
@@ -96,7 +97,7 @@ class OAuthEndpoint:
 
     def _ask(self, timeout_s: float) -> dict[str, Any]:
         opener = urllib.request.build_opener(
-            _SameHostOnly(), urllib.request.HTTPSHandler(context=self._context())
+            NoRedirect, urllib.request.HTTPSHandler(context=self._context())
         )
         try:
             request = self._request()
@@ -203,10 +204,3 @@ def _lifetime_s(token: str, expires_in: object) -> float:
     if expires_in is None and expires_at is not None:
         stated = expires_at - time.time()
     return max(0.0, stated)
-
-
-class _SameHostOnly(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the client's secret to another host."""
-
-    def redirect_request(self, *_args: object, **_kwargs: object) -> None:
-        return None

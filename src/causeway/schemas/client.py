@@ -17,6 +17,7 @@ from typing import Any
 
 from causeway.config import RegistrySettings
 from causeway.errors import AuthenticationError, CausewayError, ConfigError, UnreachableError
+from causeway.logins import NoRedirect
 
 _TOO_MANY, _OUT_OF_ORDER = 429, 500
 _REFUSED = (409, 422)
@@ -60,13 +61,6 @@ class RegistryRefusedError(RegistryError):
         self.code = code
 
 
-class _NoRegistryRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect could lead to a server that must not get the password."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 class RegistryClient:
     """Thread-safe."""
 
@@ -82,7 +76,7 @@ class RegistryClient:
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         context = ssl.create_default_context(cadata=settings["ca_pem"])
         handler = urllib.request.HTTPSHandler(context=context)
-        self._opener = urllib.request.build_opener(handler, _NoRegistryRedirect)
+        self._opener = urllib.request.build_opener(handler, NoRedirect)
 
     def get(self, path: str) -> Any:
         """The JSON of the answer, None for an unknown object. Raises UnansweredError."""

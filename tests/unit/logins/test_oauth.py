@@ -27,6 +27,19 @@ def endpoint() -> Iterator[TokenEndpoint]:
         yield running
 
 
+class Clock:
+    """The clock of tokens."""
+
+    now = 1_000.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("causeway.logins.tokens.time.monotonic", lambda: clock.now)
+    return clock
+
+
 def oauth(url: str, scope: str | None = "kafka write") -> OAuthSettings:
     return OAuthSettings(
         token_endpoint=url, client_id="me", client_secret=Secret(SECRET), scope=scope
@@ -50,54 +63,46 @@ def test_asks_once_with_client_credentials_however_many_want_a_token(
     assert form == {"grant_type": ["client_credentials"], "scope": ["kafka write"]}
 
 
-def test_refreshes_at_four_fifths_of_the_life(
-    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 1_000.0
-    monkeypatch.setattr("causeway.logins.tokens.time.monotonic", lambda: now)
+def test_refreshes_at_four_fifths_of_the_life(endpoint: TokenEndpoint, clock: Clock) -> None:
     endpoint.lifetime_s = 100
     source = client_tokens(oauth(endpoint.url, None))
     source.token(5)
-    now += 79
+    clock.now += 79
     source.token(5)
     assert len(endpoint.requests) == 1
-    now += 2
+    clock.now += 2
     source.token(5)
     assert len(endpoint.requests) == 2
 
 
 def test_the_old_token_holds_while_the_endpoint_is_out_of_order(
-    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+    endpoint: TokenEndpoint, clock: Clock
 ) -> None:
     """A new one is asked for again after a second."""
-    now = 1_000.0
-    monkeypatch.setattr("causeway.logins.tokens.time.monotonic", lambda: now)
     endpoint.lifetime_s = 100
     source = client_tokens(oauth(endpoint.url, None))
     source.token(5)
     endpoint.status = 503
-    now += 81
+    clock.now += 81
     assert [source.token(5), source.token(5)] == ["token-1", "token-1"]
     assert len(endpoint.requests) == 2
-    now += 2
+    clock.now += 2
     endpoint.status = 200
     assert source.token(5) == "token-3"
     endpoint.status = 503
-    now += 101
+    clock.now += 101
     with pytest.raises(UnreachableError, match="HTTP 503"):
         source.token(5)
 
 
 def test_a_refused_client_does_not_go_on_with_its_old_token(
-    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+    endpoint: TokenEndpoint, clock: Clock
 ) -> None:
-    now = 1_000.0
-    monkeypatch.setattr("causeway.logins.tokens.time.monotonic", lambda: now)
     endpoint.lifetime_s = 100
     source = client_tokens(oauth(endpoint.url, None))
     source.token(5)
     endpoint.status = 401
-    now += 81
+    clock.now += 81
     with pytest.raises(AuthenticationError, match="HTTP 401"):
         source.token(5)
 

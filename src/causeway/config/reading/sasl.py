@@ -50,7 +50,9 @@ def _options(
 ) -> Mapping[str, str] | None:
     """The options of the login module. Raises ConfigError if the text is not a login module."""
     text = reader.text(JAAS)
-    if text is None and login_of.is_complete_without_module(reader):
+    if text is None and not login_of.needs_module:
+        return {}
+    if text is None and any(reader.text(key) for key in login_of.instead):
         return {}
     text = text or login_module_of_file()
     if text is None:
@@ -157,25 +159,15 @@ _HANDLERS: Mapping[str, Callable[[ClientReader, Mapping[str, str]], SaslSettings
 }
 
 
-def _has_oauth_keys(reader: ClientReader) -> bool:
-    return any(reader.text(key) for key in (CLIENT_ID, ENDPOINT, HANDLER))
-
-
-def _never(_: ClientReader) -> bool:
-    return False
-
-
-def _always(_: ClientReader) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Login:
-    """How the login of a mechanism is read. `module`: its login module, without the package."""
+    """How the login of a mechanism is read. `module`: its login module, without the package. The
+    file may leave it out if it sets one of the keys `instead`."""
 
     module: str
     read: Callable[[ClientReader, SaslMechanism, Mapping[str, str]], SaslSettings | None]
-    is_complete_without_module: Callable[[ClientReader], bool] = _never
+    needs_module: bool = True
+    instead: tuple[str, ...] = ()
 
 
 _LOGINS: Mapping[str, _Login] = {
@@ -183,10 +175,8 @@ _LOGINS: Mapping[str, _Login] = {
     "SCRAM-SHA-256": _Login(module="ScramLoginModule", read=_password),
     "SCRAM-SHA-512": _Login(module="ScramLoginModule", read=_password),
     "OAUTHBEARER": _Login(
-        module="OAuthBearerLoginModule", read=_oauth, is_complete_without_module=_has_oauth_keys
+        module="OAuthBearerLoginModule", read=_oauth, instead=(CLIENT_ID, ENDPOINT, HANDLER)
     ),
-    "AWS_MSK_IAM": _Login(
-        module="IAMLoginModule", read=_msk_iam, is_complete_without_module=_always
-    ),
+    "AWS_MSK_IAM": _Login(module="IAMLoginModule", read=_msk_iam, needs_module=False),
     "GSSAPI": _Login(module="Krb5LoginModule", read=_kerberos),
 }
