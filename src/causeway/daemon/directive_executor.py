@@ -250,8 +250,9 @@ class DirectiveExecutor:
         if self._over.is_set() or not self._find_topic():
             return
         self._stop_after_loss()
+        # The executor before a reload may have added directives that are not applied yet.
         for offset, directive in come:
-            if offset >= self._record.applied:
+            if offset >= max(self._record.applied, self._requests.read_to):
                 self._act(offset, directive)
         self._choose_no_more()
         self._intake.pauses.update(self._log.directives)
@@ -336,9 +337,10 @@ class DirectiveExecutor:
         with self._lock:
             applied = self._record.applied
             if not same_topic(self._log.topic_id, self._record.topic_id):
-                self._lost, applied = _LOST, -1
+                self._lost, applied, self._requests.read_to = _LOST, -1, -1
             elif self._log.end < applied:
                 self._lost, applied = _LOST, self._log.end
+            self._requests.read_to = min(self._requests.read_to, self._log.end)
             self._record = self._record.replace(topic_id=self._log.topic_id, applied=applied)
         return True
 

@@ -20,6 +20,7 @@ class Requests:
     chosen: bool = False  # the chosen topics changed: a look has to follow
     asked_at: float = 0.0  # monotonic time of the newest restart
     step_down: tuple[int, Directive] | None = None  # with its offset
+    read_to: int = -1  # directives before this offset of the log were added
 
     @property
     def are_any(self) -> bool:
@@ -33,7 +34,8 @@ class Requests:
         return recent and bool(self.restarts or self.refills or self.looking)
 
     def add(self, offset: int, directive: Directive) -> None:
-        """Adds a directive from the log, if it is a request. To add it again changes nothing."""
+        """Adds the next directive from the log, if it is a request."""
+        self.read_to = offset + 1
         if isinstance(directive, StepDownDirective):
             self.step_down = offset, directive
         if not isinstance(directive, RestartDirective):

@@ -354,6 +354,42 @@ def test_a_driver_restarts_before_it_steps_down_also_after_a_reload(begin: Begin
     assert later.step_down is not None
 
 
+def test_a_restart_that_was_carried_out_before_a_reload_is_not_carried_out_again(
+    begin: Begin,
+) -> None:
+    """The look that takes the partitions up has not followed yet, so it is not applied. The next
+    executor reads it again, and then a new one."""
+    found, log = begin(BEFORE)
+    log.comes(6, DirectiveKind.RESTART, Scope("orders"))
+    assert found.wanted.wait(60)
+    assert found.carry_out()
+    ended(found)
+    log.comes(6, DirectiveKind.RESTART, Scope("orders"))
+    later, _ = begin(found)
+    log.await_looks(2)
+    assert not later.carry_out()
+    assert later.restarting(60), "the look is still to come"
+    assert log.partitions.restarts == [({Scope("orders")}, set())]
+    log.comes(8, DirectiveKind.RESTART, Scope("bills"))
+    log.await_looks(2)
+    assert later.carry_out()
+    assert log.partitions.restarts[1:] == [({Scope("bills")}, set())]
+
+
+def test_a_restart_in_a_recreated_topic_is_carried_out_after_a_reload(begin: Begin) -> None:
+    found, log = begin(BEFORE)
+    log.comes(6, DirectiveKind.RESTART, Scope("orders"))
+    assert found.wanted.wait(60)
+    assert found.carry_out()
+    ended(found)
+    log.comes(0, DirectiveKind.RESTART, Scope("bills"))
+    log.topic_id = "b" * 32
+    later, _ = begin(found)
+    log.await_looks(2)
+    assert later.carry_out()
+    assert log.partitions.restarts[1:] == [({Scope("bills")}, set())]
+
+
 def test_fences_whose_time_is_over_are_lifted_until_they_are_gone(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

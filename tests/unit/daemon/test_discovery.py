@@ -271,6 +271,31 @@ def test_a_topic_that_is_chosen_no_more_is_let_go_of_and_taken_up_where_it_was(
     assert not found.problems
 
 
+def test_a_restart_that_adopts_holds_through_a_reload_before_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No other executor carries it out again. With a new term, all directives are read again."""
+    registry, known = Registry("A->B"), records.progress().replace(state=State.STOPPED)
+    topic = replace(records.TOPIC, partitions=1)
+    registry.add([Row(topic=topic, progress=known, first=0)])
+    intake = _intake(monkeypatch, registry, topic)
+    assert intake.restart({THE_LINK}, {THE_LINK})
+    wishes: list[Wish] = []
+
+    def find_places(*given: Any) -> dict[TopicPartition, Any]:
+        wishes.append(given[3](known.source))
+        return {}
+
+    monkeypatch.setattr(discovery, "find_places", find_places)
+    later = _intake(monkeypatch, registry, topic)
+    later.follow(intake)
+    later.look()
+    assert wishes == [Wish(adopt=True)]
+    later.begin()
+    later.look()
+    assert wishes[1:] == [Wish()]
+
+
 def _fail(_: object) -> None:
     raise CausewayError("write", "progress", "its broker is gone", retriable=True)
 

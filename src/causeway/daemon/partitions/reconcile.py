@@ -118,7 +118,7 @@ class Reconciler:
         if self._begun:
             self.settle()
         else:
-            self.begin()
+            self._begin()
         self._let_go_of_concerned()
         found = discovery.look(
             self._sides,
@@ -190,8 +190,11 @@ class Reconciler:
 
     def begin(self) -> None:
         """Begins a term of leading. Raises CausewayError."""
-        self.settle()
         self._claimer.begin()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.settle()
         self._begun = True
         if self._link.may_preserve:
             filling = preserving.filling(self._link, self._sides.target)
