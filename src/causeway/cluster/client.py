@@ -55,7 +55,7 @@ class ClusterClient:
         self.settings = settings
         self._pool = Pool(settings, self._distrust)
         self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self.closed = threading.Event()
         self._brokers: dict[int, Address] = {}
         self._controller = -1
         self._topics: dict[str, TopicMetadata] = {}
@@ -73,7 +73,7 @@ class ClusterClient:
 
     def close(self) -> None:
         """Ends idle connections and every wait for a retry."""
-        self._closed.set()
+        self.closed.set()
         self._pool.close()
 
     @property
@@ -292,7 +292,7 @@ class ClusterClient:
     def heed_quota(self, node_id: int, api_key: int, deadline: Deadline) -> None:
         """Wait while a broker throttles such requests; `deadline` moves by that time."""
         if wait_s := self.quotas.wait_s(node_id, api_key, deadline):
-            self._closed.wait(wait_s)
+            self.closed.wait(wait_s)
 
     @contextmanager
     def lease(
@@ -393,6 +393,6 @@ class ClusterClient:
         pause = pause_s(failures)
         # An attempt cut short would only hide why the ones before it failed.
         worthwhile = min(1.0, deadline.seconds / 5)
-        if deadline.left() < pause + worthwhile or self._closed.is_set():
+        if deadline.left() < pause + worthwhile or self.closed.is_set():
             return False
-        return not self._closed.wait(pause)
+        return not self.closed.wait(pause)

@@ -245,13 +245,14 @@ class Clients:
                 found.append(settings)
         return found
 
-    def close_unused(self) -> None:
-        """Closes the clients without a role. No link may use them any more."""
+    def close_unused(self) -> list[str]:
+        """Closes the clients without a role. No link may use them any more. Returns their keys."""
         with self._lock:
-            unused = self._open.keys() - set(self._roles.values())
+            unused = sorted(self._open.keys() - set(self._roles.values()))
             closing = [self._open.pop(key) for key in unused]
         for cluster in closing:
             cluster.close()
+        return unused
 
     def close(self) -> None:
         for cluster in self._open.values():

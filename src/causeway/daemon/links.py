@@ -167,12 +167,15 @@ class Links:
         one of their name."""
         if self._unused and self.settled:
             self._unused = False
-            self._clients.close_unused()
+            if gone := self._clients.close_unused():
+                self._fleet.renew({}, gone=gone)
         if not (self._ending or self._coming):
             return
         before, self._ending = self._ending, [e for e in self._ending if not e.has_ended]
-        if self._ending != before:
+        if ended := [each.settings.name for each in before if each not in self._ending]:
             self._renew_treatments()
+            for name in ended:
+                self._fleet.detach(name)
         ending = {each.settings.name for each in self._ending}
         for name, link in list(self._coming.items()):
             if name not in ending:

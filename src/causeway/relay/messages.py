@@ -129,10 +129,12 @@ class Clusters(_ControlMessage, tag="clusters"):
 
 class Renewed(_ControlMessage, tag="renewed"):
     """New certificates and passwords, for new connections, and clusters that this lane does not
-    know yet; the form is that of Clusters. `treatments`: all of now; None: as before."""
+    know yet; the form is that of Clusters. `treatments`: all of now; None: as before. `gone`: the
+    keys of clusters that no partition uses any more; a key is never used again."""
 
     clusters: Mapping[str, dict[str, Any]]
     treatments: Mapping[str, tuple[TreatmentStep, ...]] | None = None
+    gone: tuple[str, ...] = ()
     _hidden: ClassVar = ("clusters",)
 
 

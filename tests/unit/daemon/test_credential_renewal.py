@@ -22,7 +22,7 @@ from tests.harness.pems import make_pem
 class WatchedCluster:
     """A client whose settings are looked at while another thread closes clients."""
 
-    def __init__(self, cluster: Cluster, meanwhile: Callable[[], None]) -> None:
+    def __init__(self, cluster: Cluster, meanwhile: Callable[[], object]) -> None:
         self._cluster, self._meanwhile = cluster, meanwhile
 
     @property

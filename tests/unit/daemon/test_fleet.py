@@ -275,6 +275,22 @@ def test_what_is_held_goes_to_no_lane_and_is_known_to_be_on_none(fleet: Fleet) -
     assert one.has() == {0}
 
 
+def test_lanes_hear_of_no_limit_of_a_link_that_has_ended(fleet: Fleet) -> None:
+    """Nor does a lane that comes later."""
+    fleet.limit("A->B", {None: 100})
+    one = Lane(fleet, 0).connect()
+    assert throttles(one)[-1].rates
+    fleet.detach("A->B")
+    assert not throttles(one)[-1].rates
+    fleet.limit("A->B", {None: 7})  # by its last thread
+    assert len(throttles(one)) == 2
+    assert throttles(Lane(fleet, 1).connect()) == []
+
+
+def throttles(lane: Lane) -> list[Throttle]:
+    return [message for message in lane.sent if isinstance(message, Throttle)]
+
+
 def test_a_lane_hears_of_its_share_of_a_limit_before_it_has_anything_to_read(fleet: Fleet) -> None:
     fleet.limit("A->B", {None: 1_000, "orders": 300})
     one = Lane(fleet, 0).connect()

@@ -18,7 +18,7 @@ from causeway.daemon.link_parts import LinkWork
 from causeway.daemon.links import Links
 from causeway.daemon.partitions import RunOptions, Wish, treatments_of
 from causeway.daemon.staging import Staging
-from causeway.relay import Clusters, Renewed
+from causeway.relay import Clusters, Renewed, Throttle
 from tests.builders.fleet import Lane
 from tests.builders.settings import client_settings, link, settings_of
 
@@ -51,7 +51,7 @@ class Run:
         for role, each in clients_of(settings).items():
             clients.open(role, each)
         treatments = treatments_of(settings.links)
-        fleet = Fleet(settings.run, clients.by_key, local=True, treatments=treatments)
+        self.fleet = fleet = Fleet(settings.run, clients.by_key, local=True, treatments=treatments)
         self.lane = Lane(fleet, 0).connect()
         self.options = RunOptions(settings=settings.run, wish=Wish(adopt=True))
         staging = Staging((), fleet)
@@ -68,6 +68,20 @@ class Run:
         sent = [m for m in self.lane.sent if isinstance(m, Clusters | Renewed)]
         known = next(m.treatments for m in reversed(sent) if m.treatments is not None)
         return {name: step.settings["name"] for name, (step,) in known.items()}
+
+    def known(self) -> set[str]:
+        """The keys of the clusters that a lane knows."""
+        found: set[str] = set()
+        for message in self.lane.sent:
+            if isinstance(message, Clusters | Renewed):
+                found |= message.clusters.keys()
+            if isinstance(message, Renewed):
+                found -= set(message.gone)
+        return found
+
+    def limited(self) -> bool:
+        """Whether the lane has a limit."""
+        return any([m for m in self.lane.sent if isinstance(m, Throttle)][-1].rates)
 
 
 def made(settings: Settings) -> dict[str, Transforms]:
@@ -198,6 +212,24 @@ def test_clients_without_a_role_are_closed_once_no_link_uses_them() -> None:
     first.changing = False
     run.links.tick()
     assert before.settings not in run.clients.by_key.values()
+
+
+def test_lanes_forget_the_clients_and_limits_of_a_link_that_has_ended() -> None:
+    run = Run(settings_of(A_B, X_C))
+    run.fleet.attach("X->C", lambda _: None, lambda _: None)
+    run.fleet.limit("X->C", {None: 100})
+    assert {key[0] for key in run.known()} == {"A", "B", "X", "C"}
+    run.apply(A_B)
+    assert {key[0] for key in run.known()} == {"A", "B", "X", "C"}, "it has not ended"
+    assert run.limited()
+    FakeLink.made[1].has_ended = True
+    run.links.tick()
+    assert not run.limited()
+    run.links.tick()
+    assert {key[0] for key in run.known()} == {"A", "B"}
+    first = Lane(run.fleet, 1).connect().sent[0]
+    assert isinstance(first, Clusters)
+    assert {key[0] for key in first.clusters} == {"A", "B"}
 
 
 def test_a_client_of_heartbeats_is_closed_though_no_link_ends() -> None:

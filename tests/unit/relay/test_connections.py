@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.config import ClientSettings, to_wire
+from causeway.config import ClientSettings, SaslSettings, Secret, to_wire
 from causeway.errors import CausewayError, UnreachableError
-from causeway.relay import Clusters
+from causeway.relay import Clusters, Renewed
 from causeway.relay.lane import reader
 from causeway.relay.lane import target as target_module
 from causeway.relay.lane.connections import Connections
@@ -86,6 +87,8 @@ def sent_by(owner: SourceConnection | TargetConnection) -> None:
 class Brokers:
     def __init__(self) -> None:
         self.takes = 100  # so many connections more
+        self.closed = threading.Event()
+        self.settings: ClientSettings | None = None
 
     def open_connection(self, _: int) -> Broker:
         if not self.takes:
@@ -93,12 +96,17 @@ class Brokers:
         self.takes -= 1
         return Broker()
 
-    def close(self) -> None: ...
+    def renew(self, settings: ClientSettings) -> None:
+        self.settings = settings
+
+    def close(self) -> None:
+        self.closed.set()
 
 
 class Lane:
     def __init__(self, to_target: int = 1) -> None:
-        settings = to_wire(ClientSettings(alias="a", bootstrap=(("h", 1),)))
+        login = SaslSettings(mechanism="PLAIN", username="u", password=Secret("word"))
+        settings = to_wire(ClientSettings(alias="a", bootstrap=(("h", 1),), sasl=login))
         clusters = Clusters(
             clusters=dict.fromkeys(ALIASES, settings),
             lease_s=10.0,
@@ -121,7 +129,7 @@ class Lane:
         )
         self.source, self.target = Brokers(), Brokers()
         brokers = self.source, self.target
-        self.connections._clusters = dict(zip(ALIASES, cast(Any, brokers), strict=True))
+        self.connections._clusters._open = dict(zip(ALIASES, cast(Any, brokers), strict=True))
 
     def attach(self, *flows: Flow) -> None:
         for one in flows:
@@ -230,6 +238,28 @@ def test_a_flow_that_is_read_again_is_read_once(
     assert sorted(lane.read) == [[], [0], [2]]
     lane.attach(flows[1])
     assert sorted(lane.read) == [[0], [1], [2]]
+
+
+def test_a_cluster_that_no_flow_uses_any_more_is_left(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    """Also over a connection that opens only afterwards. The others stay."""
+    round_trip(0.001)
+    gone, late = flow(0), flow(1)
+    lane.attach(gone)
+    lane.connections.attach(late)
+    for one in (gone, late):
+        lane.connections.detach(one)
+    assert lane.helpers.work
+    lane.connections.renew(Renewed(clusters={}, gone=("A/0", "never/7")))
+    assert lane.connections.sources == []
+    lane.helpers.finish()
+    assert lane.connections.sources == []
+    assert len(lane.connections.targets) == 1
+    assert (lane.source.closed.is_set(), lane.target.closed.is_set()) == (True, False)
+    assert lane.source.settings is not None
+    assert lane.source.settings.sasl is None
+    assert lane.connections.timed_out(time.monotonic()) == []
 
 
 def test_a_lost_connection_leaves_the_others_flows_alone(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -108,6 +109,7 @@ class Target:
 
     def __init__(self, end: int) -> None:
         self.end = end
+        self.closed = threading.Event()
         self.begun: list[str] = []  # transactional ids that were taken
 
     def log_ends(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:

@@ -17,9 +17,8 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from causeway.config import ClientSettings, RunSettings
 from causeway.daemon import processes
@@ -30,6 +29,7 @@ from causeway.daemon.lanes.tracked import (
     ConnectedLane,
     Key,
     LaneLookups,
+    Listeners,
     OnWaiting,
     ReportedPartition,
     Sink,
@@ -78,7 +78,7 @@ class Fleet:
         self._tracked: dict[Key, Tracked] = {}
         self._waiting: dict[Key, None] = {}
         self._lanes: dict[LaneConnection, ConnectedLane] = {}
-        self._sinks: dict[str, tuple[Callable[[Any], None], ...]] = {}  # by link
+        self._listeners = Listeners()
         self._throttling = Throttling()
         self._homes = StageHomes()
         self._gathering = Gathering()
@@ -92,7 +92,13 @@ class Fleet:
         """`sink` gets all reports of the link's partitions, `on_waiting` those that lost their
         lane. Both are called with the fleet's lock held: they must be quick and not call back."""
         with self._lock:
-            self._sinks[link] = sink, on_waiting
+            self._listeners.attach(link, sink, on_waiting)
+
+    def detach(self, link: str) -> None:
+        """Forgets the link, which has ended, and its limits."""
+        with self._lock:
+            self._listeners.detach(link)
+            self._limit(link, {})
 
     def add(self, assignments: Iterable[Assignment], *, held: bool = False) -> None:
         """Assigns partitions to lanes from now on. `held`: only after they are added again."""
@@ -107,10 +113,15 @@ class Fleet:
             self._place()
 
     def limit(self, link: str, limits: Mapping[str | None, int]) -> None:
-        """The limits of `link` by source topic, and in total by None, in bytes/s."""
+        """The limits of `link` by source topic, and in total by None, in bytes/s. Those of a link
+        that has ended have no effect."""
         with self._lock:
-            self._throttling.limit(link, limits)
-            self._throttling.send_shares(self._usable(), self._tracked)
+            if link in self._listeners:
+                self._limit(link, limits)
+
+    def _limit(self, link: str, limits: Mapping[str | None, int]) -> None:
+        self._throttling.limit(link, limits)
+        self._throttling.send_shares(self._usable(), self._tracked)
 
     def open(self, stages: Iterable[tuple[StageSpec, int]]) -> None:
         """Opens stages, each with its number of lanes. Their partitions wait for that."""
@@ -158,11 +169,12 @@ class Fleet:
         self,
         changed: Mapping[str, ClientSettings],
         treatments: Mapping[str, tuple[TreatmentStep, ...]] | None = None,
+        gone: Collection[str] = (),
     ) -> None:
         """Give lanes new certificates and passwords of these clusters, by key, new clusters, and
-        new `treatments` by link."""
+        new `treatments` by link. No partition uses the clusters with the keys `gone` any more."""
         with self._lock:
-            self._clusters, message = renewed(self._clusters, changed, treatments)
+            self._clusters, message = renewed(self._clusters, changed, treatments, gone)
             for lane in self._working():
                 lane.connection.send(message)
 
@@ -221,7 +233,7 @@ class Fleet:
             elif isinstance(message, Drained):
                 lane.over = True
                 lost = self._release(lane)
-            self._tell(standings, lost)
+            self._listeners.tell(standings, lost)
             self._place()
             self._changed.notify_all()
 
@@ -232,7 +244,7 @@ class Fleet:
             self._rebalancing.note_change()
             self.lookups.lost(connection)
             lost = self._release(lane) if lane.is_over(self._run.lease_s * MARGIN) else []
-            self._tell((), lost)
+            self._listeners.tell((), lost)
             self._gathering.begin()
             self._place()
             self._changed.notify_all()
@@ -262,7 +274,7 @@ class Fleet:
                         lost += self._release(lane)
                     continue
                 lane.be_silent(passed, self._run.lease_s * MARGIN)
-            self._tell((), lost)
+            self._listeners.tell((), lost)
             self._place()
             if now >= self._resplit_at:
                 self._resplit_at = now + RESPLIT_S
@@ -357,18 +369,6 @@ class Fleet:
         self._rebalancing.note_change()
         self._tracked.pop(key, None)
         self._waiting.pop(key, None)
-
-    def _tell(self, standings: Sequence[ReportedPartition], lost: Collection[Key]) -> None:
-        """Informs each link about its own partitions."""
-        news = defaultdict[str, tuple[list[ReportedPartition], list[Key]]](lambda: ([], []))
-        for standing in standings:
-            news[standing.report.link][0].append(standing)
-        for key in lost:
-            news[key[0]][1].append(key)
-        for link in news.keys() & self._sinks.keys():
-            for call, each in zip(self._sinks[link], news[link], strict=True):
-                if each:
-                    call(each)
 
     def _place(self) -> None:
         """Gives waiting partitions to lanes."""

@@ -73,15 +73,17 @@ def renewed(
     before: Clusters,
     changed: Mapping[str, ClientSettings],
     treatments: Mapping[str, tuple[TreatmentStep, ...]] | None,
+    gone: Collection[str],
 ) -> tuple[Clusters, Renewed]:
     """The first message to a lane from now on, and the message for the lanes that had `before`."""
     news = {key: to_wire(settings) for key, settings in changed.items()}
+    known = {**before.clusters, **news}
     after = structs.replace(
         before,
-        clusters={**before.clusters, **news},
+        clusters={key: each for key, each in known.items() if key not in gone},
         treatments=before.treatments if treatments is None else treatments,
     )
-    return after, Renewed(clusters=news, treatments=treatments)
+    return after, Renewed(clusters=news, treatments=treatments, gone=tuple(gone))
 
 
 class ReportedPartition(Value):
@@ -245,6 +247,29 @@ def _with_newest(assignment: Assignment, report: FlowReport) -> Assignment:
 
 Sink = Callable[[Sequence[ReportedPartition]], None]
 OnWaiting = Callable[[Collection[Key]], None]
+
+
+class Listeners:
+    """The links that hear about their own partitions: see Fleet.attach. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._by_link: dict[str, tuple[Sink, OnWaiting]] = {}
+
+    def __contains__(self, link: str) -> bool:
+        return link in self._by_link
+
+    def attach(self, link: str, sink: Sink, on_waiting: OnWaiting) -> None:
+        self._by_link[link] = sink, on_waiting
+
+    def detach(self, link: str) -> None:
+        self._by_link.pop(link, None)
+
+    def tell(self, reported: Collection[ReportedPartition], lost: Collection[Key]) -> None:
+        for link, (sink, on_waiting) in self._by_link.items():
+            if standings := [each for each in reported if each.report.link == link]:
+                sink(standings)
+            if waiting := [key for key in lost if key[0] == link]:
+                on_waiting(waiting)
 
 
 LOOKUP_S = 300.0

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TypeVar
 
 from causeway.cluster import Cluster
-from causeway.config import from_wire
 from causeway.errors import CausewayError
 from causeway.relay.lane import limits
+from causeway.relay.lane.clusters import LaneClusters
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.limits import RequestLimits
@@ -41,8 +41,8 @@ class Connections:
         on_target: Callable[[TargetConnection, int], None],
         on_failure: Callable[[Flow, str], None],
     ) -> None:
-        self._settings = {key: from_wire(value) for key, value in clusters.clusters.items()}
-        self._clusters = {key: Cluster(settings) for key, settings in self._settings.items()}
+        self._clusters = LaneClusters(clusters)
+        self._settings = self._clusters.settings
         self._per_broker = clusters.connections
         self._in_flight = clusters.in_flight
         self._near_buffer_bytes = clusters.buffer_bytes
@@ -60,9 +60,8 @@ class Connections:
         self._round_trips: dict[tuple[str, int], float] = {}
         self._limits = RequestLimits(self._settings)
         self._full: set[tuple[str, int]] = set()  # brokers that accepted no more connections
-        self._instead: dict[
-            TargetKey, TargetKey
-        ] = {}  # for a refused connection: the one that is used
+        # For a refused connection: the one that is used.
+        self._instead: dict[TargetKey, TargetKey] = {}
 
     @property
     def sources(self) -> list[SourceConnection]:
@@ -119,13 +118,16 @@ class Connections:
                 self._clusters[key].expect(cluster_id)
 
     def renew(self, message: Renewed) -> None:
-        """Uses these settings for new connections. Open connections stay."""
-        for key, value in message.clusters.items():
-            self._settings[key] = settings = from_wire(value)
-            if key in self._clusters:
-                self._clusters[key].renew(settings)
-            else:
-                self._clusters[key] = Cluster(settings)
+        """Uses these settings for new connections. Open connections to known clusters stay."""
+        self._clusters.renew(message)
+        self._close_gone()
+
+    def _close_gone(self) -> None:
+        owners: list[tuple[SourceKey | TargetKey, Owner]] = [*self._sources.items()]
+        for key, owner in [*owners, *self._targets.items()]:
+            if self._clusters[key.cluster].closed.is_set():
+                self.drop(owner)
+        self._full = {each for each in self._full if not self._clusters[each[0]].closed.is_set()}
 
     # -- flows ------------------------------------------------------------------------------------
 
@@ -275,6 +277,7 @@ class Connections:
             waiting = self._opening.pop(key)
             if not isinstance(answer, CausewayError):
                 opened(answer, waiting)
+                self._close_gone()
             elif not self._makes_do(key, waiting):
                 for flow in waiting:
                     self._on_failure(flow, str(answer))
@@ -389,8 +392,7 @@ class Connections:
         for owner in list(self._masks):
             self.drop(owner)
         self._awaited.close()
-        for cluster in self._clusters.values():
-            cluster.close()
+        self._clusters.close()
 
 
 def _expired(connection: Connection, now: float) -> bool:

@@ -219,7 +219,7 @@ class GapFiller:
             elif connection.several and now - connection.asked_at > SLOW_S:
                 connection.asked_at = now
                 self._ask(broker, connection)
-            elif not connection.waiting and connection.expired(now):
+            elif not connection.waiting and (cluster.closed.is_set() or connection.expired(now)):
                 self._close(broker)
                 for outlet, flow in connection.ready.items():
                     self._offer(flow, outlet)
