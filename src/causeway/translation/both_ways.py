@@ -22,6 +22,7 @@ Then the offset on B is lower, never higher (`model.Pair`). The logs show the re
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -161,6 +162,7 @@ class GroupsBothWays:
         self._clear: dict[TopicPartition, _Clear] = {}
         self._mapped: dict[TopicPartition, MappedCourse] = {}
         self._whole: frozenset[TopicPartition] = frozenset()
+        self._last: TopicPartition | None = None  # that had time in a look
         self.again: Mapping[str, Again] = {}
         self.unfinished = False
 
@@ -200,13 +202,15 @@ class GroupsBothWays:
                 raise CausewayError("look up offsets", self._name, cause, retriable=True)
 
         self.unfinished = False
-        wanted: dict[TopicPartition, set[int]] = defaultdict(set)
+        asking: dict[TopicPartition, list[str]] = defaultdict(list)
         for group, places in translated.items():
             for at in places:
-                if at in followed.commits[group]:
-                    wanted[at].add(followed.commits[group][at].offset)
+                asking[at].append(group)
+        wanted = {
+            at: {known[at].offset for group in groups if at in (known := followed.commits[group])}
+            for at, groups in asking.items()
+        }
         reasons: dict[TopicPartition, str] = {}
-        own: dict[TopicPartition, dict[int, MappedOffset]] = {}
         logs: LinkLogs | None = None
         self._mapped, self._whole = {}, frozenset()
         try:
@@ -225,29 +229,38 @@ class GroupsBothWays:
                 for at, mapped in self._mapped.items()
                 if at in starts and mapped.map.points[0].source <= starts[at]
             )
-            for at, mapped in self._mapped.items():
-                own[at] = self._first_unread(mapped, wanted[at], logs)
         except CausewayError as error:
             self.unfinished = error.retriable
-            why = f"{self._name} cannot be followed now: {error}"
-            reasons |= {at: why for at in wanted if at not in own}
-        bounded: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
+            reasons |= dict.fromkeys(wanted, f"{self._name} cannot be followed now: {error}")
+        bounded: dict[str, dict[TopicPartition, TranslatedOffset]] = {g: {} for g in translated}
         notes: dict[str, str] = {}
         again: dict[str, Again] = {}
-        for group, places in translated.items():
-            bounded[group] = {}
-            for at, place in places.items():
+        for at in self._in_turn(asking):
+            own: Mapping[int, MappedOffset] = {}
+            if logs is not None and at in self._mapped:
+                if time.monotonic() <= until:
+                    self._last = at
+                own = self._first_unread(self._mapped[at], wanted[at], logs)
+            for group in asking[at]:
                 committed = followed.commits[group].get(at)
-                first = None if committed is None else own.get(at, {}).get(committed.offset)
+                first = None if committed is None else own.get(committed.offset)
                 if first is None or first.offset is None or logs is None:
                     why = reasons.get(at) or (first and first.note) or "not known yet"
                     notes[f"{group} on {at}"] = f"{self._name}: {why}"
                     continue
+                place = translated[group][at]
                 bounded[group][at], repeated = self._lower(at, place, first, logs)
                 before = again.get(group, Again(0, 0))
                 again[group] = Again(before.least + repeated.least, before.most + repeated.most)
         self.again = again
         return bounded, notes
+
+    def _in_turn(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """The time of a look may be over before its last partition, and groups may commit new
+        offsets before the next look. So a look begins after the last partition that had time."""
+        ordered = sorted(partitions)
+        begin = 0 if self._last is None else bisect_right(ordered, self._last)
+        return ordered[begin:] + ordered[:begin]
 
     # -- the reverse link --------------------------------------------------------------------------
 

@@ -6,26 +6,36 @@ knows. In each case no record before the place is unread; with whole logs no lat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.cluster import Cluster, Committed
+from causeway.cluster import Cluster, Committed, FetchedPartition
 from causeway.config import ReverseFlow, Settings
 from causeway.control import GroupCommits, TranslatedOffset
 from causeway.link_topics import ProgressContents, offset_maps_of
-from causeway.model import Pair, State
-from causeway.translation import directions
+from causeway.model import Pair, State, TopicPartition
+from causeway.translation import both_ways, directions
 from causeway.translation.both_ways import GroupsBothWays
 from causeway.translation.course import CourseKey
 from causeway.translation.logs import ClusterLogs, LinkLogs, mapped_courses
 from causeway.translation.unread import UnreadRange
 from tests.builders import settings as built
 from tests.harness.examples import examples
-from tests.harness.two_ways import AT, IDS, Side, TwoWays, other, provenance, two_ways
+from tests.harness.two_ways import (
+    AT,
+    IDS,
+    SharedCluster,
+    Side,
+    TwoWays,
+    other,
+    provenance,
+    two_ways,
+)
 
 SETTINGS = cast(Settings, SimpleNamespace(spark={}))
 MANY = settings(max_examples=examples(400))
@@ -44,7 +54,13 @@ class Link:
     """The groups of the link from `source`, with the reverse link's progress at `contents`."""
 
     def __init__(
-        self, world: TwoWays, source: str, contents: ProgressContents, own: ProgressContents
+        self,
+        world: TwoWays,
+        source: str,
+        contents: ProgressContents,
+        own: ProgressContents,
+        *,
+        assumed: bool = False,
     ) -> None:
         target = other(source)
         mapped = offset_maps_of(own.partitions[AT], own.maps[AT], multiplied=False)[AT]
@@ -57,7 +73,7 @@ class Link:
             cast(Cluster, world.side(source).cluster()),
             cast(Cluster, world.side(target).cluster()),
             built.link(source, target),
-            ReverseFlow(treatments=(provenance(target),)),
+            ReverseFlow(treatments=(provenance(target),), assumed=assumed),
             between,
         )
         self.groups._progress.read = lambda: contents  # type: ignore[method-assign]
@@ -217,6 +233,66 @@ def test_a_group_gets_no_place_without_a_reverse_link(
     contents: ProgressContents | None, why: str
 ) -> None:
     assert why in place_with(contents)
+
+
+def test_records_of_a_reverse_flow_of_another_file_are_not_counted() -> None:
+    """It may mirror records of aborted transactions as well."""
+    world = TwoWays(Side("A"), Side("B"))
+    world.b.write([False, False], "aborted")
+    progress = world.contents("B", {0: False}), world.contents("A", {0: False})
+    places = [Link(world, "A", *progress, assumed=each).place(0) for each in (False, True)]
+    assert [place and place.downstream for place in places] == [world.b.log.end, 0]
+
+
+class ManyPartitions(SharedCluster):
+    """Each partition has the same log. `fetched` is called with the partition of each fetch."""
+
+    def __init__(self, side: Side, partitions: range, fetched: Callable[[int], None]) -> None:
+        super().__init__(side.alias, side.log)
+        self.logs = dict.fromkeys(partitions, side.log)
+        self._fetched = fetched
+
+    def fetch(self, place: TopicPartition, *args: Any, **options: Any) -> FetchedPartition:
+        self._fetched(place.partition)
+        return super().fetch(place, *args, **options)
+
+
+def test_each_partition_gets_time_if_a_look_has_too_little_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is time for one partition and for the begin of another one. The group commits on all
+    of them before each look, so places of earlier looks do not help."""
+    world = TwoWays(Side("A"), Side("B"))
+    world.b.write([False, True] * 6, "plain")  # so the map alone does not show the places
+    world.a.bring(world.b, 6)
+    partitions, now, begun = range(3), [0.0], set[int]()
+    places = [AT._replace(partition=partition) for partition in partitions]
+
+    def fetched(partition: int) -> None:
+        now[0] += 0.0 if partition in begun else 0.6 * both_ways._LOOK_S
+        begun.add(partition)
+
+    monkeypatch.setattr("causeway.translation.both_ways.time.monotonic", lambda: now[0])
+    contents = world.contents("B", {0: False, 6: False})
+    progress, record = contents.partitions[AT], contents.maps[AT][None]
+    (outlet,) = progress.outlets
+    for at in places:
+        n = at.partition
+        own = outlet.replace(partition=n)
+        contents.partitions[at] = progress.replace(partition=n, outlets=(own,))
+        contents.maps[at] = {None: record.replace(partition=n)}
+    link = Link(world, "A", contents, world.contents("A", {0: False}))
+    link.groups._source = cast(Cluster, ManyPartitions(world.a, partitions, fetched))
+    link.groups._target = cast(Cluster, ManyPartitions(world.b, partitions, fetched))
+    certain = set[TopicPartition]()
+    for position in (1, 2, 3):
+        begun.clear()
+        commits = {GROUP: dict.fromkeys(places, Committed(offset=position))}
+        alone = {GROUP: dict.fromkeys(places, TranslatedOffset(position, world.b.log.end))}
+        found, _ = link.groups.bound(GroupCommits(commits=commits, left_out=()), alone)
+        assert link.groups.unfinished
+        certain |= {at for at, place in found[GROUP].items() if place.certain}
+    assert certain == set(places)
 
 
 def test_records_before_the_reverse_link_began_are_looked_at() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from causeway.cluster import Committed
+from causeway.config import LinkSettings, ReverseFlow
 from causeway.control import UnreadRecord
 from causeway.link_topics import OtherFeed, Outlet
 from causeway.model import TopicPartition
@@ -39,9 +41,11 @@ def alone(_: CourseKey, offset: int) -> int:
     return offset
 
 
-def records(target: Target, *feeding: Course, straight: Any = alone) -> UnreadRecords:
+def records(
+    target: Target, *feeding: Course, straight: Any = alone, link: LinkSettings = SHARED
+) -> UnreadRecords:
     known = feeding or (fed(SOURCE, outlet()),)
-    found = UnreadRecords(cast(Any, target), SHARED)
+    found = UnreadRecords(cast(Any, target), link)
     assert not found.take(known, straight)
     return found
 
@@ -119,6 +123,9 @@ def test_earlier_claims_and_copies_of_another_tool_are_the_mirror_s() -> None:
     taken = fed(SOURCE, outlet(earlier=(ALSO,), copied_to=5))
     assert look(records(target, taken), 0, 10) == {}
     assert look(records(target), 0, 10)[AT].offset == 0
+    # Programs may have written among the copies.
+    both_ways = replace(SHARED, reverse=ReverseFlow(treatments=()))
+    assert look(records(target, taken, link=both_ways), 0, 10)[AT].offset == 0
 
 
 def test_records_of_a_topic_on_which_it_has_committed_nothing_are_unread() -> None:
