@@ -241,7 +241,7 @@ class DualProducer:
                 "sides": {
                     side.name: {
                         "state": side.state.value,
-                        "reason": side.reason,
+                        "reason": side.trouble(),
                         "forgets_after_ms": side.forgets_after_ms,
                         "waiting": side.topics.reasons(),
                         "acknowledged": hub.acknowledged[index],

@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, TypedDict, get_args
 
 from causeway_producer import partitioner
 from causeway_producer.errors import SettingsError
+from causeway_producer.logins import for_librdkafka
 from causeway_producer.partitioner import Partitioner
 
 Policy = Literal["both", "primary", "any"]
@@ -189,6 +190,7 @@ def _check_side(side: str, given: Mapping[str, Any]) -> None:
 
 
 def _side(name: str, given: Mapping[str, Any], limits: Mapping[str, Any]) -> SideOptions:
+    given = for_librdkafka(name, given)
     producer = {key: value for key, value in given.items() if key not in _SHARED}
     producer |= limits
     producer.setdefault("log_level", _LOG_ERRORS)

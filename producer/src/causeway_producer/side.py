@@ -28,10 +28,12 @@ from causeway_producer.errors import (
     SettingsError,
     TopicError,
     as_kafka_error,
+    code_of,
 )
 from causeway_producer.feed import Fed, Feed
 from causeway_producer.hub import Copy, Hub
 from causeway_producer.journal import JournalCursor
+from causeway_producer.logins import remedy_of, token_login
 from causeway_producer.options import IN_FLIGHT, SideOptions
 from causeway_producer.topics import SideTopics
 
@@ -54,7 +56,8 @@ class State(enum.Enum):
 
 class Side:
     """`reason`: of the last trouble, empty once the side keeps up. `client`: None while it is
-    replaced. `forgets_after_ms`: when its brokers forget a client; None if they do not tell."""
+    replaced, or has no first token for its login. `forgets_after_ms`: when its brokers forget a
+    client; None if they do not tell."""
 
     def __init__(self, options: SideOptions, index: int, hub: Hub, settle_s: float) -> None:
         self.name = options.name
@@ -76,12 +79,17 @@ class Side:
         self._marks: list[tuple[Copy, int]] = []  # what the client had then, by partition
         self._wake = hub.wake[index]
         self._closing = threading.Event()
+        self.client: SideClient | None = None
         try:
-            self.client: SideClient | None = SideClient(options.producer)
+            self.client = SideClient(options.producer)
         except KafkaException as error:
-            raise SettingsError(
-                f"configure DualProducer: side {self.name}", error.args[0].str()
-            ) from None
+            if code_of(error) != KafkaError.SASL_AUTHENTICATION_FAILED:
+                raise SettingsError(
+                    f"configure DualProducer: side {self.name}",
+                    error.args[0].str(),
+                    remedy_of(options.producer),
+                ) from None
+            self._complain(error)  # the side's thread asks for the token again
         self._thread = threading.Thread(target=self._run, name=f"causeway-{self.name}", daemon=True)
 
     def start(self) -> None:
@@ -97,6 +105,11 @@ class Side:
             if copy.given > copy.there:
                 least = min(least, copy.there + 1)
         return least
+
+    def trouble(self) -> str:
+        """Why it lacks a new token, else the reason of its last trouble."""
+        login = token_login(self._options.producer)
+        return (login.failed if login is not None else "") or self.reason
 
     def silent_s(self, now: float) -> float:
         """How long it has owed answers without giving one."""

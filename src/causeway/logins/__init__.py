@@ -1,6 +1,7 @@
 """How a client proves who it is: TLS contexts, SASL mechanisms, tokens. No secret leaves this
 package in any text."""
 
+from causeway.logins.bearer import BearerLogin, BearerToken
 from causeway.logins.mechanisms import Mechanism, remedy, sasl_mechanism
 from causeway.logins.no_redirect import NoRedirect
 from causeway.logins.tls import ssl_context

@@ -20,7 +20,9 @@ from causeway.config import AwsSettings
 from causeway.logins.aws_credentials import aws_login
 
 _SERVICE: Final = "kafka-cluster"
-_LIFE_S: Final = 900
+LIFE_S: Final = 900
+"""For which a signature holds."""
+
 _USER_AGENT: Final = f"causeway/{__version__}"
 # b-1.NAME.ID.c2.kafka.REGION.amazonaws.com, boot-ID.c1.kafka-serverless.REGION.amazonaws.com.cn
 _BROKER = re.compile(r"\.kafka(?:-serverless)?\.([a-z]{2,}(?:-[a-z]+)+-\d+)\.")
@@ -88,5 +90,5 @@ def _signed(credentials: Any, host: str, region: str) -> str:
     request = AWSRequest(
         method="GET", url=f"https://{address}/", params={"Action": f"{_SERVICE}:Connect"}
     )
-    SigV4QueryAuth(credentials, _SERVICE, region, expires=_LIFE_S).add_auth(request)
+    SigV4QueryAuth(credentials, _SERVICE, region, expires=LIFE_S).add_auth(request)
     return str(request.url)

@@ -10,10 +10,9 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from causeway.config import AwsSettings, ClientSettings, SaslSettings
 from causeway.errors import AuthenticationError
-from causeway.logins.aws import IamMechanism, iam_payload, iam_token
-from causeway.logins.google import google_tokens
+from causeway.logins.aws import IamMechanism, iam_payload
+from causeway.logins.bearer import bearer_token
 from causeway.logins.kerberos import KerberosMechanism
-from causeway.logins.oauth import oauth_tokens
 from causeway.logins.scram import StrictScramClient
 
 
@@ -76,24 +75,10 @@ def _scram(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: f
 
 
 def _bearer(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float) -> Mechanism:
-    provider = _TokenProvider(
-        _bearer_token(settings, sasl, host, timeout_s),
-        dict(sasl.oauth.extensions) if sasl.oauth else {},
-    )
-    return _of_library(sasl, host, sasl_oauth_token_provider=provider)
-
-
-def _bearer_token(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float) -> str:
-    """The token of a login by OAUTHBEARER."""
-    if sasl.aws is not None:
-        return iam_token(sasl.aws, settings.alias, host, timeout_s)
-    if sasl.google is not None:
-        return google_tokens(sasl.google).token(timeout_s)
-    oauth = sasl.oauth
-    if oauth is None:
-        raise AuthenticationError("authenticate to", settings.alias, "no token endpoint is set")
     ca_pem = settings.tls.ca_pem if settings.tls else None
-    return oauth_tokens(oauth, ca_pem).token(timeout_s)
+    token = bearer_token(sasl, ca_pem, settings.alias, host, timeout_s)
+    provider = _TokenProvider(token.value, dict(sasl.oauth.extensions) if sasl.oauth else {})
+    return _of_library(sasl, host, sasl_oauth_token_provider=provider)
 
 
 def _msk_iam(

@@ -34,7 +34,7 @@ def oauth_tokens(settings: OAuthSettings, ca_pem: str | None) -> Tokens:
     """The tokens of this client, shared by the connections of this process. `ca_pem`: certificates
     that are trusted at the endpoint besides the system's."""
     if settings.access_token.reveal():
-        return shared_tokens(settings, lambda: partial(_given_token, settings))
+        return Tokens(partial(_given_token, settings))  # nothing is kept
     return shared_tokens((settings, ca_pem), lambda: OAuthEndpoint(settings, ca_pem).fetch)
 
 

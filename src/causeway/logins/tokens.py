@@ -31,12 +31,16 @@ class Tokens:
     def __init__(self, fetch: Callable[[float], Token]) -> None:
         self._fetch = fetch
         self._lock = threading.Lock()
-        self._token = ""
+        self._value = ""
         self._refresh_at = self._expires_at = 0.0  # monotonic
 
     def token(self, timeout_s: float) -> str:
         """A token with at least a fifth of its life left; less if no new one can be had at the
         moment. Raises what `fetch` raises."""
+        return self.current(timeout_s).value
+
+    def current(self, timeout_s: float) -> Token:
+        """The same, with the lifetime that is left."""
         with self._lock:
             asked_at = time.monotonic()
             if asked_at >= self._refresh_at:
@@ -46,14 +50,17 @@ class Tokens:
                     if (now := time.monotonic()) >= self._expires_at:
                         raise
                     self._refresh_at = now + RETRY_AFTER_S
-                    return self._token
-                self._token = token.value
-                self._refresh_at = asked_at + token.lifetime_s * REFRESH_AT
-                self._expires_at = asked_at + token.lifetime_s
-            return self._token
+                else:
+                    self._value = token.value
+                    self._refresh_at = asked_at + token.lifetime_s * REFRESH_AT
+                    self._expires_at = asked_at + token.lifetime_s
+            left_s = max(0.0, self._expires_at - time.monotonic())
+            return Token(value=self._value, lifetime_s=left_s)
 
 
-_shared: dict[Hashable, Tokens] = {}
+# Each renewed file with an assertion makes another key.
+_MOST_SHARED = 256
+_shared: dict[Hashable, Tokens] = {}  # the one that was used last is the last
 _shared_lock = threading.Lock()
 
 
@@ -61,7 +68,8 @@ def shared_tokens(key: Hashable, fetch: Callable[[], Callable[[float], Token]]) 
     """The only Tokens of this process for `key`: all that decides which token a client gets.
     `fetch` makes the function that asks for one, if this is the first call for `key`."""
     with _shared_lock:
-        tokens = _shared.get(key)
-        if tokens is None:
-            tokens = _shared[key] = Tokens(fetch())
+        tokens = _shared.pop(key, None) or Tokens(fetch())
+        _shared[key] = tokens
+        if len(_shared) > _MOST_SHARED:
+            del _shared[next(iter(_shared))]
         return tokens

@@ -67,7 +67,7 @@ def at(stamp: str, life_s: str, monkeypatch: pytest.MonkeyPatch) -> datetime:
     now = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: now)
     assert 0 < int(life_s) <= 900
-    monkeypatch.setattr("causeway.logins.aws._LIFE_S", int(life_s))
+    monkeypatch.setattr("causeway.logins.aws.LIFE_S", int(life_s))
     return now
 
 

@@ -37,7 +37,7 @@ from causeway.config.reading.process import (
 )
 from causeway.config.reading.reverse_flows import with_reverse_flows
 from causeway.config.reading.schemas import schema_settings, translation, treatments
-from causeway.config.reading.security import client_settings
+from causeway.config.reading.security import LoginSettings, client_settings, login_settings
 from causeway.config.reading.stores import Expiry, clients_of, expiries, expiry_warnings
 from causeway.config.reading.transforms import (
     check_listed,
