@@ -5,7 +5,10 @@ continue from their offsets would lose or double records.
 
 The sources of a Python function count, with the modules next to it that it imports. Nothing may run
 here, so imports are read from the text: `import` and `from`, anywhere. Imports by name at run time,
-and files that a module reads, are not seen."""
+and files that a module reads, are not seen.
+
+Once the function is imported, none of these modules may change, nor those that it imports from
+other folders of PYTHONPATH: Python workers import some of them only when the function runs."""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ import hmac
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator, Mapping
+import sysconfig
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,7 +32,10 @@ from causeway.transform.session import MEANING, RUNNING
 
 _FINGERPRINT = b"causeway transform secret"
 _WRITTEN_BY = {"avro": "fastavro", "protobuf": "protobuf"}
-_seen: dict[Path, str] = {}  # hashes of modules' files before this process imported them
+# The hashes of modules' files before this process imported them; None: there was no such file.
+_seen: dict[str, str | None] = {}
+# By the module of a function, and its file: the modules that the function needs.
+_needed: dict[tuple[str, Path], Collection[str]] = {}
 
 
 def identity_of(
@@ -38,7 +45,7 @@ def identity_of(
     fingerprints count. `java`: the feature version of Spark's Java. Libraries count by major
     version, so that a patch upgrade stops nothing. Raises ConfigError if the module does not exist
     or the rules cannot be read, NeedsRestartError if a module has changed since this process
-    imported it: the earlier one would run."""
+    imported the function: the earlier one would run."""
     settings = {
         key: value.reveal() if isinstance(value, Secret) else value
         for key, value in spark_conf.items()
@@ -107,17 +114,46 @@ def _sources(transform: TransformSettings) -> dict[str, str] | None:
         raise _no_module(transform, f"the module {module} has no source file")
     files = _files(module, Path(spec.origin))
     found = {name: sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
-    for name, path in files.items():
-        imported = getattr(modules.get(name), "__file__", None) == str(path)
-        if imported and _seen.get(path, found[name]) != found[name]:
-            raise NeedsRestartError(
-                "use",
-                transform.place or f"transform {transform.name}",
-                f"its Python module {name} has changed since this process imported it",
-                remedy="start the driver again",
-            )
-        _seen[path] = found[name]
+    others = _elsewhere(files)
+    now: dict[str, str | None] = {**found}
+    for name, place in others.items():
+        now[name] = None if place is None else sha256(place.read_bytes()).hexdigest()
+    _refuse_changes(transform, (module, files[module]), now, {**others, **files})
     return found
+
+
+def _refuse_changes(
+    transform: TransformSettings,
+    function: tuple[str, Path],
+    now: Mapping[str, str | None],
+    files: Mapping[str, Path | None],
+) -> None:
+    """Raises NeedsRestartError for modules that are in use and have changed. `now`: the hash of
+    each module that `function` needs."""
+    _needed[function] = now.keys()
+    in_use = {name for key, names in _needed.items() if _is_imported(*key) for name in names}
+    changed = [
+        name
+        for name, digest in now.items()
+        if _seen.get(name, digest) != digest and (name in in_use or _is_imported(name, files[name]))
+    ]
+    if changed:
+        what = (
+            f"module {changed[0]} has"
+            if len(changed) == 1
+            else f"modules {', '.join(changed)} have"
+        )
+        raise NeedsRestartError(
+            "use",
+            transform.place or f"transform {transform.name}",
+            f"its Python {what} changed since this process imported the function",
+            remedy="start the driver again",
+        )
+    _seen.update(now)
+
+
+def _is_imported(name: str, path: Path | None) -> bool:
+    return path is not None and getattr(modules.get(name), "__file__", None) == str(path)
 
 
 def _no_module(transform: TransformSettings, cause: str) -> ConfigError:
@@ -130,6 +166,7 @@ def _no_module(transform: TransformSettings, cause: str) -> ConfigError:
 
 
 _LIBRARIES = ("site-packages", "dist-packages")
+_OURS = ("causeway", "py4j", "pyspark")  # not of a function, though a folder may hold them
 
 
 def _files(module: str, path: Path) -> dict[str, Path]:
@@ -140,8 +177,7 @@ def _files(module: str, path: Path) -> dict[str, Path]:
     root = _root(module, path)
     if root is None:
         return found
-    has_libraries = root.name in _LIBRARIES or any(root.glob("*.dist-info"))
-    package = module.partition(".")[0] if has_libraries else None
+    package = module.partition(".")[0] if _has_libraries(root) else None
     todo = [*_needs(module, path), *_parents(module)]
     while todo:
         name = todo.pop()
@@ -152,6 +188,29 @@ def _files(module: str, path: Path) -> dict[str, Path]:
             found[name] = place
             todo += [*_needs(name, place), *_parents(name)]
     return found
+
+
+def _elsewhere(files: Mapping[str, Path]) -> dict[str, Path | None]:
+    """The other modules that `files` need, by name, as far as folders of PYTHONPATH have them; None
+    for the rest."""
+    own = sysconfig.get_path("stdlib")
+    folders = [Path(each) for each in sys.path if each and not each.startswith(own)]
+    folders = [each for each in folders if each.is_dir() and not _has_libraries(each)]
+    found: dict[str, Path | None] = {}
+    todo = [need for name, path in files.items() for need in _needs(name, path)]
+    while todo:
+        name = todo.pop()
+        if name in found or name in files or name.partition(".")[0] in _OURS:
+            continue
+        places = (_place(folder, name) for folder in folders)
+        found[name] = place = next(filter(None, places), None)
+        if place is not None:
+            todo += [*_needs(name, place), *_parents(name)]
+    return found
+
+
+def _has_libraries(folder: Path) -> bool:
+    return folder.name in _LIBRARIES or any(folder.glob("*.dist-info"))
 
 
 def _root(module: str, path: Path) -> Path | None:

@@ -134,6 +134,65 @@ def test_a_module_that_has_changed_since_its_import_needs_a_restart(
     assert identity_of(python, {}) == before
 
 
+@pytest.mark.parametrize("change", ["changes", "goes", "is moved"])
+@pytest.mark.parametrize("helper", ["late_tables", "far_tables"])
+def test_a_helper_that_changes_after_the_import_of_its_function_needs_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helper: str, change: str
+) -> None:
+    """Python workers import one when the function runs, and this process never; another one is in
+    another folder of PYTHONPATH, and no part of the identity."""
+    monkeypatch.setattr(identities, "_seen", {})
+    monkeypatch.setattr(identities, "_needed", {})
+    near, far = tmp_path / "near", tmp_path / "far"
+    places = {"late_tables": near, "far_tables": far}
+    for name, folder in places.items():
+        folder.mkdir()
+        (folder / f"{name}.py").write_text("A = 1")
+        monkeypatch.syspath_prepend(str(folder))
+    for name in ("needing_function", "other_function"):
+        (near / f"{name}.py").write_text(
+            "import json, far_tables\ndef f(records):\n    import late_tables\n"
+        )
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    python, other = (
+        replace(TRANSFORM, sql=None, python=f"{name}:f")
+        for name in ("needing_function", "other_function")
+    )
+    before = identity_of(python, {})
+    path = places[helper] / f"{helper}.py"
+    path.write_text("A = 2")
+    assert (identity_of(python, {}) == before) is (helper == "far_tables"), "nothing is in use yet"
+    path.write_text("A = 1")
+    assert identity_of(python, {}) == before
+    importlib.import_module("needing_function")
+    assert identity_of(python, {}) == before
+    if change == "changes":
+        path.write_text("A = 2")
+    else:
+        path.unlink()
+    if change == "is moved":
+        (path.parent / helper).mkdir()
+        (path.parent / helper / "__init__.py").write_text("A = 2")
+    for each in (other, python):  # the other function is new, and may not have its own version
+        with pytest.raises(NeedsRestartError, match=f"line 7.* module {helper} has changed"):
+            identity_of(each, {})
+
+
+def test_all_changed_modules_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "naming_function.py").write_text("import naming_words, naming_numbers")
+    helpers = [tmp_path / f"naming_{name}.py" for name in ("words", "numbers")]
+    for each in helpers:
+        each.write_text("")
+    python = replace(TRANSFORM, sql=None, python="naming_function:f")
+    identity_of(python, {})
+    importlib.import_module("naming_function")
+    for each in helpers:
+        each.write_text("A = 1")
+    with pytest.raises(NeedsRestartError, match=r"modules naming_\w+, naming_\w+ have changed"):
+        identity_of(python, {})
+
+
 BY_FUNCTION = replace(TRANSFORM, sql=None, python="mine.masks:f")
 BY_RULES = replace(TRANSFORM, sql=None, rules="drop value.$.email")
 BY_AVRO = replace(TRANSFORM, value_format="avro")
@@ -191,7 +250,7 @@ def test_python_decides_for_functions_and_by_no_patch(
 
     def with_python(*numbers: int) -> tuple[str, str]:
         found = SimpleNamespace(**dict(zip(("major", "minor", "micro"), numbers, strict=True)))
-        monkeypatch.setattr(identities, "sys", SimpleNamespace(version_info=found))
+        monkeypatch.setattr(identities, "sys", SimpleNamespace(version_info=found, path=[]))
         return identity_of(BY_FUNCTION, {}), identity_of(TRANSFORM, {})
 
     function, query = with_python(3, 11, 2)
@@ -236,6 +295,7 @@ def write(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> None
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "mine", raising=False)  # an earlier test's
     monkeypatch.setattr(identities, "_seen", {})
+    monkeypatch.setattr(identities, "_needed", {})
 
 
 MASKS = """

@@ -120,9 +120,8 @@ RECORDED: dict[str, str] = {
 @pytest.fixture(autouse=True)
 def _versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(identities, "version", VERSIONS.__getitem__)
-    monkeypatch.setattr(
-        identities, "sys", SimpleNamespace(version_info=SimpleNamespace(major=3, minor=12))
-    )
+    version = SimpleNamespace(major=3, minor=12)
+    monkeypatch.setattr(identities, "sys", SimpleNamespace(version_info=version, path=[]))
     (tmp_path / "theirs.py").write_text("import beside\n\ndef mask(records): return records\n")
     (tmp_path / "beside.py").write_text("X = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
