@@ -2,7 +2,7 @@
 accounts, users and workload identities.
 
     GET  /computeMetadata/v1/instance/service-accounts/default/[?recursive=true | token]
-    POST /token, /sts, /impersonate
+    POST /token, /sts, /impersonate/serviceAccounts/ACCOUNT:generateAccessToken
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ ACCOUNT = "mirror@project.iam.gserviceaccount.com"
 
 class GoogleStandIn:
     """Gives `ya29.token-1`, `ya29.token-2` and so on, each for `lifetime_s` seconds. `status`: what
-    it answers instead of 200. `asked`: the paths, and the fields of requests with fields."""
+    it answers instead of 200. `asked`: the paths, and the fields of requests with fields.
+    `impersonators`: the access tokens with which it was asked to impersonate the account."""
 
     def __init__(self) -> None:
         self.port = 0
         self.status = 200
         self.lifetime_s = 3600
         self.issued = 0
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.impersonators: list[str] = []
 
     @property
     def url(self) -> str:
@@ -64,29 +66,50 @@ class GoogleStandIn:
             }
         )
 
-    def workload_identity(self, subject_file: str, *, impersonates: bool = True) -> str:
-        """The JSON text of a file of a workload identity: a token of another issuer lies in
-        `subject_file`."""
+    @property
+    def impersonation(self) -> str:
+        """The URL to impersonate an account, whose name takes the place of `{}`."""
+        return f"{self.url}/impersonate/serviceAccounts/{{}}:generateAccessToken"
+
+    def impersonated(self, source: str) -> str:
+        """The JSON text of the file that `gcloud auth application-default login
+        --impersonate-service-account` writes. `source`: the JSON text of the credentials that may
+        impersonate the account."""
+        return json.dumps(
+            {
+                "type": "impersonated_service_account",
+                "source_credentials": json.loads(source),
+                "service_account_impersonation_url": self.impersonation.format(ACCOUNT),
+                "delegates": [],
+            }
+        )
+
+    def workload_identity(
+        self, source: str | Mapping[str, object], *, impersonates: bool = True
+    ) -> str:
+        """The JSON text of a file of a workload identity. `source`: of the token of another issuer,
+        or the file that has this token."""
         found: dict[str, Any] = {
             "type": "external_account",
             "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p",
             "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
             "token_url": f"{self.url}/sts",
-            "credential_source": {"file": subject_file},
+            "credential_source": {"file": source} if isinstance(source, str) else source,
         }
         if impersonates:
-            found["service_account_impersonation_url"] = (
-                f"{self.url}/impersonate/serviceAccounts/{ACCOUNT}:generateAccessToken"
-            )
+            found["service_account_impersonation_url"] = self.impersonation.format(ACCOUNT)
         return json.dumps(found)
 
-    def answer(self, path: str, form: dict[str, str]) -> Mapping[str, object] | str:
+    def answer(
+        self, path: str, form: dict[str, Any], authorization: str
+    ) -> Mapping[str, object] | str:
         self.asked.append((path, form))
         if path.startswith("/computeMetadata"):
             if "token" not in path:
                 return {"email": ACCOUNT, "scopes": [], "aliases": ["default"]}
             return self._token()
         if path.startswith("/impersonate"):
+            self.impersonators.append(authorization.removeprefix("Bearer "))
             until = datetime.fromtimestamp(time.time() + self.lifetime_s, UTC)
             found = self._token()
             return {
@@ -114,10 +137,13 @@ def google_stand_in() -> Iterator[GoogleStandIn]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self._reply({name: values[0] for name, values in parse_qs(body).items()})
+            if self.headers["Content-Type"] == "application/json":
+                self._reply(json.loads(body))
+            else:
+                self._reply({name: values[0] for name, values in parse_qs(body).items()})
 
-        def _reply(self, form: dict[str, str]) -> None:
-            found = stand_in.answer(self.path, form)
+        def _reply(self, form: dict[str, Any]) -> None:
+            found = stand_in.answer(self.path, form, self.headers["Authorization"] or "")
             body = json.dumps(found if stand_in.status == 200 else {"error": "s3cret"}).encode()
             self.send_response(stand_in.status)
             self.send_header("Metadata-Flavor", "Google")

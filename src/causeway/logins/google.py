@@ -12,6 +12,9 @@ whose signature is the access token, as Google's handler for Java clients sends 
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
 import time
 from datetime import UTC
 from functools import partial
@@ -23,6 +26,9 @@ from causeway.logins.jwt import claims_of, encoded
 from causeway.logins.tokens import Token, Tokens, shared_tokens
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_PROGRAMS_ALLOWED = "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES"
+# Of the library about contents that it does not expect.
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def google_tokens(settings: GoogleSettings) -> Tokens:
@@ -40,7 +46,8 @@ class GoogleCredentials:
     def fetch(self, timeout_s: float) -> Token:
         """A new token. Raises AuthenticationError if Google refuses the credentials,
         UnreachableError (retriable) if the token's issuer does not answer in `timeout_s`,
-        PrerequisiteError if google-auth is not installed on this machine."""
+        PrerequisiteError if google-auth is not installed on this machine. A program that gives
+        tokens has the time that the credentials give it."""
         try:
             import google.auth.exceptions as errors  # needed by few
             from google.auth.transport.requests import Request
@@ -57,12 +64,14 @@ class GoogleCredentials:
             self._credentials.refresh(partial(Request(), timeout=max(0.1, timeout_s)))
         except errors.GoogleAuthError as error:
             # The texts of Google's library quote answers, and an answer may quote a request.
+            if isinstance(error, _MALFORMED):
+                raise _refused("the credentials cannot be used") from None
             if error.retryable or isinstance(error, errors.TransportError):
                 raise UnreachableError(
                     "get a token from", "Google", "no answer, or a passing fault", retriable=True
                 ) from None
             raise _refused("Google refuses the credentials") from None
-        except (ValueError, KeyError, OSError):
+        except (*_MALFORMED, OSError):
             raise _refused("the credentials cannot be used") from None
         return self._wrapped()
 
@@ -113,15 +122,48 @@ def _load(text: str) -> Any:
 
 def _identity(info: dict[str, Any]) -> Any:
     """A workload identity: a token of AWS, of a program, or of a file or URL."""
-    from google.auth import aws, identity_pool, pluggable
+    from google.auth import aws, identity_pool
 
-    source = info.get("credential_source", {})
-    kind: Any = identity_pool
+    kind: Any = identity_pool.Credentials
     if info.get("subject_token_type") == "urn:ietf:params:aws:token-type:aws4_request":
-        kind = aws
-    elif "executable" in source:
-        kind = pluggable
-    return kind.Credentials.from_info(info, scopes=[_SCOPE])
+        kind = aws.Credentials
+    elif "executable" in info.get("credential_source", {}):
+        kind = _of_program()
+    return kind.from_info(info, scopes=[_SCOPE])
+
+
+def _of_program() -> Any:
+    from google.auth import pluggable
+
+    class OfProgram(pluggable.Credentials):  # type: ignore[misc]
+        """Says why a program gives no token. Its output is not shown: it may hold one."""
+
+        def retrieve_subject_token(self, request: Any) -> Any:
+            command = shlex.split(self._credential_source["executable"]["command"])
+            program = command[0] if command else "without a name"
+            if os.environ.get(_PROGRAMS_ALLOWED) != "1":
+                raise _refused(
+                    f"the credentials name a program to run, {program}, which is not allowed",
+                    f"if you trust it, set {_PROGRAMS_ALLOWED}=1 on each machine that connects",
+                )
+            try:
+                return super().retrieve_subject_token(request)
+            except subprocess.TimeoutExpired as error:
+                cause = f"the program {program} took longer than {error.timeout:g} s"
+                raise UnreachableError(
+                    "get a token from", "Google", cause, retriable=True
+                ) from None
+            except OSError as error:
+                cause = f"the program {program} cannot be run: {error.strerror}"
+            except Exception:
+                cause = f"the program {program} gave no token"
+            raise _refused(
+                cause,
+                "it must exist on each machine that connects, exit with code 0, and write Google's"
+                " JSON for executable-sourced credentials",
+            )
+
+    return OfProgram
 
 
 def _account(credentials: Any) -> str | None:
@@ -134,11 +176,11 @@ def _account(credentials: Any) -> str | None:
     return account if isinstance(account, str) and account else None
 
 
-def _refused(cause: str) -> AuthenticationError:
-    return AuthenticationError(
-        "get a token from",
-        "Google",
-        cause,
-        remedy="check GOOGLE_APPLICATION_CREDENTIALS; a workload identity needs a service account"
-        " to impersonate",
-    )
+_REMEDY = (
+    "check GOOGLE_APPLICATION_CREDENTIALS; a workload identity needs a service account to"
+    " impersonate"
+)
+
+
+def _refused(cause: str, remedy: str = _REMEDY) -> AuthenticationError:
+    return AuthenticationError("get a token from", "Google", cause, remedy=remedy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -93,6 +94,146 @@ def test_a_workload_identity_without_an_account(google: GoogleStandIn, tmp_path:
         GoogleCredentials(of(text)).fetch(5)
 
 
+@pytest.fixture
+def impersonation(google: GoogleStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library takes the account from the file, and the service's place from itself."""
+    from google.auth import iam
+    from google.oauth2 import credentials
+
+    monkeypatch.setattr(iam, "_IAM_ENDPOINT", google.impersonation)
+    monkeypatch.setattr(credentials, "_GOOGLE_OAUTH2_TOKEN_ENDPOINT", f"{google.url}/token")
+
+
+@pytest.mark.usefixtures("impersonation")
+@pytest.mark.parametrize("source", ["key_of_service_account", "login_of_a_person"])
+def test_an_impersonated_account(google: GoogleStandIn, source: str) -> None:
+    """A person, or another account, gets a token of the account; a new one each time."""
+    google.lifetime_s = 120
+    credentials = GoogleCredentials(of(google.impersonated(getattr(google, source)())))
+    for _ in range(2):
+        token = credentials.fetch(5)
+        assert_wrapped(token.value, f"ya29.token-{google.issued}", 120)
+        assert 60 < token.lifetime_s <= 120
+        assert google.impersonators[-1] == f"ya29.token-{google.issued - 1}"
+    path, form = google.asked[-1]
+    assert path == f"/impersonate/serviceAccounts/{ACCOUNT}:generateAccessToken"
+    assert form["scope"] == ["https://www.googleapis.com/auth/cloud-platform"]
+
+
+@pytest.mark.usefixtures("impersonation")
+def test_an_impersonation_that_is_refused(google: GoogleStandIn) -> None:
+    credentials = GoogleCredentials(of(google.impersonated(google.key_of_service_account())))
+    google.status = 403
+    with pytest.raises(AuthenticationError, match="Google refuses the credentials") as refused:
+        credentials.fetch(5)
+    assert "s3cret" not in str(refused.value)
+
+
+# -- a workload identity with a program that gives the token of the other issuer
+
+SUBJECT = "s3cret-subject"
+JWT = "urn:ietf:params:oauth:token-type:jwt"
+
+
+def program(file: Path, script: str) -> dict[str, object]:
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o700)
+    return {"executable": {"command": f"{file} --key {SUBJECT}", "timeout_millis": 5000}}
+
+
+def answer(**fields: object) -> str:
+    found = {"version": 1, "success": True, "token_type": JWT, "id_token": SUBJECT, **fields}
+    return f"cat <<'END'\n{json.dumps(found)}\nEND"
+
+
+@pytest.fixture
+def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "1")
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize("source", ["the output", "a file"])
+def test_a_program_is_run_for_each_token(
+    google: GoogleStandIn, tmp_path: Path, source: str
+) -> None:
+    google.lifetime_s = 120
+    runs = tmp_path / "runs"
+    to = "" if source == "the output" else '> "$GOOGLE_EXTERNAL_ACCOUNT_OUTPUT_FILE"'
+    script = f'echo "$GOOGLE_EXTERNAL_ACCOUNT_AUDIENCE" >> {runs}\n{{ {answer()}\n}} {to}'
+    given: Any = program(tmp_path / "program", script)
+    if to:
+        given["executable"]["output_file"] = str(tmp_path / "output")
+    text = google.workload_identity(given)
+    credentials = GoogleCredentials(of(text))
+    for number in (1, 2):
+        token = credentials.fetch(5)
+        assert_wrapped(token.value, f"ya29.token-{google.issued}", 120)
+        forms = [form for path, form in google.asked if path == "/sts"]
+        assert (len(forms), forms[-1]["subject_token"]) == (number, SUBJECT)
+        assert runs.read_text().splitlines() == [json.loads(text)["audience"]] * number
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "true"])
+def test_a_program_that_is_not_allowed(
+    google: GoogleStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    """As with Google's library, only 1 allows it."""
+    name = "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES"
+    monkeypatch.delenv(name, raising=False)
+    if value is not None:
+        monkeypatch.setenv(name, value)
+    ran = tmp_path / "ran"
+    text = google.workload_identity(program(tmp_path / "program", f"touch {ran}\n{answer()}"))
+    says = (
+        rf"program to run, {tmp_path}/program, which is not allowed \(if you trust it, set {name}=1"
+    )
+    with pytest.raises(AuthenticationError, match=says) as refused:
+        GoogleCredentials(of(text)).fetch(5)
+    assert SUBJECT not in str(refused.value)
+    assert not ran.exists()
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"echo {SUBJECT}; exit 3",
+        f"echo {SUBJECT}",
+        "exit 0",
+        "echo '[1]'",
+        answer(success=False, code="401", message=SUBJECT),
+        answer(expiration_time=946684800),
+        answer(version="1"),
+    ],
+)
+def test_a_program_that_gives_no_token(google: GoogleStandIn, tmp_path: Path, script: str) -> None:
+    text = google.workload_identity(program(tmp_path / "program", script))
+    says = f"the program {tmp_path}/program gave no token .*exit with code 0"
+    with pytest.raises(AuthenticationError, match=says) as refused:
+        GoogleCredentials(of(text)).fetch(5)
+    assert SUBJECT not in str(refused.value)
+
+
+@pytest.mark.usefixtures("allowed")
+def test_a_program_that_is_missing_or_too_slow(
+    google: GoogleStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = program(tmp_path / "program", answer())
+    credentials = GoogleCredentials(of(google.workload_identity(given)))
+    (tmp_path / "program").unlink()
+    with pytest.raises(AuthenticationError, match="cannot be run: No such file or directory"):
+        credentials.fetch(5)
+
+    def too_slow(command: list[str], *, timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", too_slow)
+    with pytest.raises(UnreachableError, match="program took longer than 5 s") as silent:
+        credentials.fetch(5)
+    assert silent.value.retriable
+    assert SUBJECT not in str(silent.value)
+
+
 def test_tokens_are_shared_and_renewed(
     google: GoogleStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,8 +260,23 @@ def test_google_refuses_or_does_not_answer(google: GoogleStandIn) -> None:
     assert silent.value.retriable
 
 
-@pytest.mark.parametrize("text", ['{"type": "service_account"}', '{"type": "other"}', "{}"])
-def test_credentials_that_are_none(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type": "service_account"}',
+        '{"type": "impersonated_service_account"}',
+        '{"type": "impersonated_service_account", "source_credentials": {"type": "other"}}',
+        '{"type": "external_account"}',
+        '{"type": "external_account", "credential_source": null}',
+        '{"type": "external_account", "credential_source": {"executable": {}}}',
+        '{"type": "external_account", "credential_source": {"executable": {"command": " "}}}',
+        '{"type": "other"}',
+        "{}",
+        "[]",
+    ],
+)
+def test_credentials_that_are_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "1")
     with pytest.raises(AuthenticationError):
         GoogleCredentials(of(text)).fetch(5)
 
