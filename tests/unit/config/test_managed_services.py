@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from causeway.config import ClientSettings, SaslSettings
 from causeway.config.reading import google
 from causeway.formats import convert, load
+from causeway_producer.logins import TokenLogin
+from causeway_producer.options import check
 from tests.harness.kafka.certificates import create_certificates
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "managed-services.md"
 SECRETS = {
+    "MSK_PASSWORD": "an-msk-password",
     "GOOGLE_KEY_BASE64": "a-key",
     "EVENT_HUBS_CONNECTION_STRING": "Endpoint=sb://x/;SharedAccessKeyName=k;SharedAccessKey=s=",
     "AZURE_CLIENT_SECRET": "a-secret",
@@ -61,12 +66,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(tmp_path: Path, text: str) -> Path:
-    alias = text.partition(".")[0]
     file = tmp_path / "mm2.properties"
-    file.write_text(
-        f"clusters = {alias}, B\n{alias}->B.enabled = true\nB.bootstrap.servers = b:9092\n"
-        + text.replace("/etc/causeway", str(tmp_path))
-    )
+    for folder in ("/etc/causeway", "/var/run/secrets/azure/tokens"):
+        text = text.replace(folder, str(tmp_path))
+    file.write_text(text)
     return file
 
 
@@ -76,6 +79,8 @@ def read(tmp_path: Path, service: str, number: int) -> ClientSettings:
     settings = load(write(tmp_path, text))
     (link,) = settings.links
     assert not any("not acted on" in line or "unknown" in line for line in settings.warnings)
+    assert (link.target.alias, link.target.bootstrap) == ("B", (("b.example.com", 9092),))
+    assert [each.text for each in link.topics] == ["orders"]
     return link.source
 
 
@@ -99,7 +104,7 @@ def test_each_file_means_the_same_as_causeway_yaml(tmp_path: Path, number: int) 
 
 def test_the_page_has_a_file_for_each_service() -> None:
     assert [heading for heading, _ in FILES] == [
-        *["Amazon MSK"] * 2,
+        *["Amazon MSK"] * 3,
         *["Google Managed Service for Apache Kafka"] * 2,
         *["Azure Event Hubs"] * 3,
         *["Confluent Cloud"] * 2,
@@ -117,6 +122,8 @@ def test_amazon(tmp_path: Path) -> None:
     assert bearer.aws is not None
     assert bearer.aws.role_arn == "arn:aws:iam::123456789012:role/mirror"
     assert (bearer.aws.role_session_name, bearer.aws.sts_region) == ("causeway", "eu-west-1")
+    scram = login(tmp_path, "Amazon MSK", 2)
+    assert (scram.mechanism, scram.username) == ("SCRAM-SHA-512", "mirror")
 
 
 def test_google(tmp_path: Path) -> None:
@@ -163,3 +170,13 @@ def test_aiven(tmp_path: Path) -> None:
     assert client.tls.ca_pem is not None
     scram = login(tmp_path, "Aiven for Apache Kafka", 1)
     assert (scram.mechanism, scram.username) == ("SCRAM-SHA-256", "avnadmin")
+
+
+def test_the_sides_of_a_dual_producer() -> None:
+    (text,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    sides: dict[str, Any] = {"os": os}
+    exec(text, sides)
+    options = check(sides["google"], sides["confluent"], "unused", {})
+    google_side, confluent_side = (each.producer for each in options.sides)
+    assert isinstance(google_side["oauth_cb"], TokenLogin)
+    assert confluent_side["sasl.password"] == SECRETS["CONFLUENT_API_SECRET"]
