@@ -189,19 +189,26 @@ class OffsetMap:
             at += 1
         return max(target, points[at].target)
 
-    def records_between(self, start: int, end: int, *, by_source: bool = False) -> tuple[int, int]:
-        """The least and the most number of records of the mirror at target offsets `start` to
-        `end` - 1, or at source offsets. `start` is not above `end`."""
+    def read_again(self, source: int, target: int, *, back: bool = False) -> tuple[int, int]:
+        """The least and the most number of records that lie before offset `source` on the source,
+        and at offset `target` or later on the target: a group has read them before it moved to the
+        target, and reads them again there. `back`: for a group that moves from the target to the
+        source."""
+        (begin, there), (end, here) = (target, _TARGET), (source, _SOURCE)
+        if back:
+            (begin, there), (end, here) = (end, here), (begin, there)
         points = self._points
         if not points or self.multiplied:
-            return 0, end - start
-        key = _SOURCE if by_source else _TARGET
-        first, last = (max(0, bisect_right(points, one, key=key) - 1) for one in (start, end))
-        before = self._records_to(first, start, key)
-        after = self._records_to(last, end, key)
-        between = distance(points[first].sequence, points[last].sequence)
-        most = min(end - start, between + after[1] - before[0])
-        return max(0, between + after[0] - before[1]), most
+            return 0, end
+        first = max(0, bisect_right(points, begin, key=there) - 1)
+        last = max(0, bisect_right(points, end, key=here) - 1)
+        before = self._records_to(first, begin, there)
+        after = self._records_to(last, end, here)
+        low, high = sorted((first, last))
+        between = distance(points[low].sequence, points[high].sequence)
+        if last < first:
+            between = -between
+        return max(0, between + after[0] - before[1]), max(0, between + after[1] - before[0])
 
     def _records_to(self, at: int, offset: int, key: Callable[[Pair], int]) -> tuple[int, int]:
         """The least and the most number of records from point `at` to `offset`; negative before the

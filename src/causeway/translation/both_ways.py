@@ -62,9 +62,12 @@ class Again(NamedTuple):
     least: int
     most: int
 
+    def within(self, most: int) -> Again:
+        return Again(min(self.least, most), min(self.most, most))
 
-# See OffsetMap.records_between, by target offsets.
-RecordsBetween = Callable[[CourseKey, int, int], tuple[int, int]]
+
+# See OffsetMap.read_again: of the map of the link itself.
+ReadAgain = Callable[[CourseKey, int, int], tuple[int, int]]
 
 
 def first_unread(
@@ -149,11 +152,11 @@ class GroupsBothWays:
         target: Cluster,
         link: LinkSettings,
         reverse: ReverseFlow,
-        between: RecordsBetween,
+        read_again: ReadAgain,
     ) -> None:
         self._source, self._target = source, target
         self._link, self._reverse = link, reverse
-        self._between = between
+        self._read_again = read_again
         self._name = f"{link.target.alias}->{link.source.alias}"
         topic = progress_topic(link.target.alias, link.source.alias)
         self._progress = _ReverseProgress(source, topic)
@@ -244,12 +247,13 @@ class GroupsBothWays:
             for group in asking[at]:
                 committed = followed.commits[group].get(at)
                 first = None if committed is None else own.get(committed.offset)
-                if first is None or first.offset is None or logs is None:
+                if committed is None or first is None or first.offset is None or logs is None:
                     why = reasons.get(at) or (first and first.note) or "not known yet"
                     notes[f"{group} on {at}"] = f"{self._name}: {why}"
                     continue
                 place = translated[group][at]
-                bounded[group][at], repeated = self._lower(at, place, first, logs)
+                bounded[group][at] = bound = self._lower(at, place, first, logs)
+                repeated = self._repeated(at, committed.offset, bound.downstream, place, first)
                 before = again.get(group, Again(0, 0))
                 again[group] = Again(before.least + repeated.least, before.most + repeated.most)
         self.again = again
@@ -344,18 +348,33 @@ class GroupsBothWays:
 
     def _lower(
         self, at: TopicPartition, place: TranslatedOffset, first: MappedOffset, logs: LinkLogs
-    ) -> tuple[TranslatedOffset, Again]:
+    ) -> TranslatedOffset:
         mapped, theirs = self._mapped[at], place.downstream
         assert first.offset is not None
         own = first.offset
         if own < theirs and not mapped.course.transformed:
             own = self._next_record(mapped, own, theirs, logs)
         certain = place.certain and first.exact
-        bounded = place._replace(downstream=min(own, theirs), certain=certain)
-        if own <= theirs:
-            key = CourseKey(at, at)
-            return bounded, Again(*self._between(key, own, theirs))
-        return bounded, Again(*mapped.map.records_between(theirs, own, by_source=True))
+        return place._replace(downstream=min(own, theirs), certain=certain)
+
+    def _repeated(
+        self,
+        at: TopicPartition,
+        committed: int,
+        begin: int,
+        place: TranslatedOffset,
+        first: MappedOffset,
+    ) -> Again:
+        """How many records a group at `committed` on A reads again from `begin` on B: copies of
+        records of A, and records of B that it has read as copies. If an offset is exact, no record
+        behind it was read."""
+        copies = Again(*self._read_again(CourseKey(at, at), committed, begin))
+        if place.certain:
+            copies = copies.within(place.downstream - begin)
+        own = Again(*self._mapped[at].map.read_again(begin, committed, back=True))
+        if first.exact and first.offset is not None:
+            own = own.within(max(0, first.offset - begin))
+        return Again(copies.least + own.least, copies.most + own.most)
 
     def _next_record(self, mapped: MappedCourse, start: int, end: int, logs: LinkLogs) -> int:
         """See next_record; `start`, or a later offset that is known, if the logs cannot be read."""

@@ -189,11 +189,11 @@ class Readings:
             known = self._map(key)
             return target if known is None else known.alone_until(target)
 
-    def records_between(self, key: CourseKey, start: int, end: int) -> tuple[int, int]:
-        """See OffsetMap.records_between, by target offsets."""
+    def read_again(self, key: CourseKey, source: int, target: int) -> tuple[int, int]:
+        """See OffsetMap.read_again."""
         with self._lock:
             known = self._map(key)
-            return (0, end - start) if known is None else known.records_between(start, end)
+            return (0, source) if known is None else known.read_again(source, target)
 
     def end(self, key: CourseKey) -> int | None:
         """The target offset up to which the map of `key` goes; later records are not there yet."""

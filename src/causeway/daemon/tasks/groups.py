@@ -88,8 +88,8 @@ class Groups:
         self._unread = None if self.registry is None else UnreadRecords(target, link)
         self._both_ways = None
         if link.reverse is not None and self.registry is not None:
-            between = self.registry.records_between
-            self._both_ways = GroupsBothWays(self.sides.source, target, link, link.reverse, between)
+            read_again, source = self.registry.read_again, self.sides.source
+            self._both_ways = GroupsBothWays(source, target, link, link.reverse, read_again)
         name = link.policy.checkpoints_topic(link.source.alias)
         self._topic = TopicLog(target, name, admin=admin)
 
