@@ -15,6 +15,7 @@ from causeway.cli.guard import complain, warn
 from causeway.cli.run import run_settings
 from causeway.errors import CausewayError, ConfigError
 from causeway.geo import GeoFile, read_geo_file, settings_of, unreachable_destinations
+from causeway.signals import hang_ups_remembered
 
 if TYPE_CHECKING:
     from causeway.config import Settings
@@ -35,6 +36,7 @@ class StopOrRestart(threading.Event):
             self.set()
 
 
+@hang_ups_remembered()
 def run(
     found: GeoFile,
     *,

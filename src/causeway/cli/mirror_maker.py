@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 from causeway.cli.commands import epilog
 from causeway.cli.guard import guarded, warn
 from causeway.errors import ConfigError
+from causeway.signals import hang_ups_remembered
 
 _REFUSED: Final = {
     "message.handler": "Java message handlers cannot be loaded: leave it out to mirror records "
@@ -139,7 +140,8 @@ def command(arguments: Sequence[str]) -> int:
     ):
         if value is None:
             raise ConfigError("read options", cause=f"--{name} is missing")
-    return _run(options, include)
+    with hang_ups_remembered():
+        return _run(options, include)
 
 
 def _run(options: dict[str, Any], include: str) -> int:

@@ -10,6 +10,7 @@ import typer
 from causeway.cli.common import into, load, parse_timestamp
 from causeway.cli.options import ClustersOption, FileArgument, StartOption
 from causeway.errors import ConfigError
+from causeway.signals import hang_ups_remembered
 
 if TYPE_CHECKING:
     from causeway.config import Settings
@@ -44,13 +45,14 @@ def command(
     if until_caught_up and finish_in_flight:
         both = "--until-caught-up and --finish-in-flight"
         raise ConfigError("use", both, "they exclude each other", remedy="give one of them")
-    return run_settings(
-        into(load(file), clusters),
-        until_caught_up=until_caught_up,
-        finish_in_flight=finish_in_flight,
-        start_from=None if start is None else parse_timestamp(start),
-        adopt=adopt,
-    )
+    with hang_ups_remembered():
+        return run_settings(
+            into(load(file), clusters),
+            until_caught_up=until_caught_up,
+            finish_in_flight=finish_in_flight,
+            start_from=None if start is None else parse_timestamp(start),
+            adopt=adopt,
+        )
 
 
 def run_settings(

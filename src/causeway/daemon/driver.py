@@ -9,18 +9,13 @@ line and exit code 6 only if that happens repeatedly.
 
 from __future__ import annotations
 
-import _thread
 import logging
-import os
 import queue
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import replace
-from types import FrameType
 
 from causeway.config import ClientSettings, Settings
 from causeway.config.reading import clients_of
@@ -39,6 +34,7 @@ from causeway.daemon.startup import FirstLane, await_clusters
 from causeway.errors import CausewayError, ConfigError, PartitionsFailedError
 from causeway.model import State
 from causeway.relay import ControlServer, new_secret
+from causeway.signals import handled
 from causeway.status import Look, ReloadStatus, Snapshot
 
 _log = logging.getLogger("causeway.run")
@@ -97,7 +93,7 @@ def run(
             stop or threading.Event(),
         )
         file = None if settings.rereading is None else settings.rereading.path
-        with _signals(driver.stop, driver.reload), open_door(file, driver.reload):
+        with handled(driver.stop, driver.reload), open_door(file, driver.reload):
             return driver.run()
 
 
@@ -331,45 +327,3 @@ class Driver:
             self._server.close()
         self._engine.stop()
         self._clusters.close()
-
-
-@contextmanager
-def _signals(
-    stop: threading.Event, reload: Callable[[str], object] = lambda _: None
-) -> Iterator[None]:
-    """The first SIGTERM or SIGINT sets `stop`, a second one ends the process at once. SIGHUP calls
-    `reload`; if it says that the terminal is gone, it sets `stop`."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    on_terminal = _terminal_is_there()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        # The signal may interrupt this thread while it holds the event's lock.
-        _thread.start_new_thread(stop.set, ())
-
-    def hang_up(number: int, frame: FrameType | None) -> None:
-        if on_terminal and not _terminal_is_there():
-            handle(number, frame)
-        else:
-            _thread.start_new_thread(reload, ("SIGHUP",))
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as with nohup
-        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hang_up)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _terminal_is_there() -> bool:
-    """Whether this process has a controlling terminal."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
