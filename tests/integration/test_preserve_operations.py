@@ -314,9 +314,23 @@ def test_a_refill_that_was_killed_is_gone_on_with(
         kill_after(patch, Cluster, step)
         with pytest.raises(KilledError):
             failback(settings_of(link, back), **asked)
-    with RunningDaemon(monkeypatch, link, back, lease_s=2.0):
+    with RunningDaemon(monkeypatch, link, back, lease_s=2.0) as run:
+        if step == "delete_topics":
+            # The reverse link waits for the command, which must not find copies on the old source.
+            await_until(
+                lambda: (
+                    run.snapshot is not None
+                    and any(
+                        each.topic == topic and "causeway failback" in (each.reason or "")
+                        for each in run.link(back.name).partitions
+                    )
+                ),
+                60,
+                "the reverse link waits",
+            )
         done = failback(settings_of(link, back), **asked)
         assert (done.step, done.unmirrored) == (FailbackStep.BACK, ())
+        assert done.lag is not None, "a driver has begun"
         await_same(target, source, topic, END + 20)
     assert len((tmp_path / "only-here.jsonl").read_text().splitlines()) == 7
 

@@ -60,8 +60,8 @@ def decide(one: Candidate) -> Decision:
     """The decision about one partition."""
     topic, progress, offsets, wish = one.topic, one.progress, one.offsets, one.wish
     if (first := _after_failback(one)) is not None:
-        if one.keeps:
-            return preserving.begin(one, one.start if isinstance(first, Begin) else None)
+        if one.keeps and isinstance(first, Begin):
+            return preserving.begin(one, one.start)
         return first
     if progress is None or one.is_new:
         return preserving.begin(one) if one.keeps else _decide_new(one)
