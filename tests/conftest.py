@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from itertools import count
 
@@ -42,6 +43,14 @@ def _modules_are_found() -> Iterator[None]:
     start `python -m bench…`, which is found in the working directory."""
     yield
     os.environ.pop("PYTHONSAFEPATH", None)
+
+
+@pytest.fixture(autouse=True)
+def _no_kept_credentials() -> Iterator[None]:
+    """A process keeps AWS credentials that expire. The next test has others."""
+    yield
+    if (kept := sys.modules.get("causeway.logins.aws_credentials")) is not None:
+        kept.aws_login.cache_clear()
 
 
 @pytest.fixture(scope="session")

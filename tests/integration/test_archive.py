@@ -110,6 +110,7 @@ def contents(tools: KafkaTools, topic: str) -> dict[int, list[tuple[object, ...]
     return {partition: [r.content for r in records] for partition, records in found.items()}
 
 
+@pytest.mark.slow
 def test_what_comes_back_is_what_was_there(
     archived: Archive, source: KafkaTools, target: KafkaTools, prefix: str
 ) -> None:
@@ -253,6 +254,7 @@ def test_nobody_takes_away_what_another_run_is_about_to_add(
     assert not list(archived.path.glob("_causeway/staging/*"))
 
 
+@pytest.mark.slow
 def test_a_restore_that_is_ended_at_any_moment_goes_on(
     archived: Archive,
     source: KafkaTools,

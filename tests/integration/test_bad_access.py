@@ -158,6 +158,7 @@ def test_a_topic_that_is_hidden_is_named_with_the_operation(
     refused(causeway("plan", path), 5, "DESCRIBE", f"on topic {topic}")
 
 
+@pytest.mark.slow
 def test_a_topic_that_must_not_be_read_fails_a_run(
     files: Files, secured: SecuredCluster, prefix: str
 ) -> None:

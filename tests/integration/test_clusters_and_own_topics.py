@@ -28,6 +28,7 @@ def fill(tools: KafkaTools, topic: str, text: str, count: int = 20) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_own_topics_that_would_lose_records_are_made_compact(
     source: KafkaTools,

@@ -43,6 +43,7 @@ def link_of(answer: Any) -> Any:
     return link
 
 
+@pytest.mark.slow
 def test_plan_then_run_then_status(
     file: Path, source: KafkaTools, target: KafkaTools, prefix: str
 ) -> None:

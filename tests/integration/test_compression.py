@@ -191,6 +191,7 @@ WAYS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timestamp", [None, YEARS_AGO], ids=["now", "years-ago"])
 def test_lanes_are_killed_and_each_next_one_has_another_codec(
     ground: Ground, prefix: str, timestamp: int | None
@@ -240,6 +241,7 @@ def console_consumer(bootstrap: str, topic: str, count: int, level: str) -> Sequ
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_mirror_maker_2s_file_has_the_codec_that_mirror_maker_2_gives(
     source_cluster: LocalCluster,
@@ -296,6 +298,7 @@ def test_mirror_maker_2s_file_has_the_codec_that_mirror_maker_2_gives(
         assert console_consumer(target_cluster.bootstrap, mirror, 400, level) == lines
 
 
+@pytest.mark.slow
 def test_verify_agrees_with_a_mirror_that_was_compressed_in_one_codec_and_then_in_another(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

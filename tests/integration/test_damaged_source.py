@@ -22,6 +22,7 @@ pytestmark = pytest.mark.integration
 SIZE = 3_000  # bytes of a record: batches of such records are passed on unread
 
 
+@pytest.mark.slow
 def test_a_damaged_batch_stops_its_partition_until_a_person_passes_over_it(
     source_cluster: LocalCluster,
     source: KafkaTools,

@@ -23,6 +23,7 @@ from tests.harness.waiting import await_until
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 def test_three_brokers_survive_the_loss_of_each_in_turn() -> None:
     with LocalCluster("three", brokers=3) as cluster:
         tools = KafkaTools(cluster.bootstrap)
@@ -64,6 +65,7 @@ def test_one_broker_behind_a_proxy_is_paused_cut_off_killed_and_restarted() -> N
     proxies.close()
 
 
+@pytest.mark.slow
 def test_dev_up_and_down(tmp_path: Path) -> None:
     environment = {"XDG_STATE_HOME": str(tmp_path)}
 

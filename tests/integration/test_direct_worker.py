@@ -35,6 +35,7 @@ def _values(first: int, *odd: int) -> list[bytes]:
     ]
 
 
+@pytest.mark.slow
 def test_processes_that_die_while_a_late_stage_begins_lose_and_double_nothing(
     source: KafkaTools,
     target: KafkaTools,

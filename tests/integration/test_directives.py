@@ -92,6 +92,7 @@ def test_a_topic_is_paused_and_goes_on(
     assert run.result == 0
 
 
+@pytest.mark.slow
 def test_a_throttle_holds_and_can_be_changed_and_taken_back(
     source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +285,7 @@ def test_a_leader_steps_down(
     assert_same(source, topic, target, start + topic)
 
 
+@pytest.mark.slow
 def test_a_pause_outlives_the_driver(
     source: KafkaTools,
     target: KafkaTools,

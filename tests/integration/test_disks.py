@@ -87,6 +87,7 @@ def target_with_disk(tmp_path: Path) -> Iterator[tuple[LocalCluster, Disk]]:
             cluster.destroy()
 
 
+@pytest.mark.slow
 def test_what_a_hung_and_a_full_disk_hold_up(
     source_cluster: LocalCluster,
     source: KafkaTools,

@@ -160,13 +160,12 @@ def empty(clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clust
         delete_all(tools)
 
 
-# All that these show, others do too: each way of theirs is one of "three-clusters".
-_WHEN_SLOW = ("one-way", "two-way", "fan-out")
+_WHEN_QUICK = ("chain", "yaml")
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] if n in _WHEN_SLOW else []) for n in EXPECTED],
+    [pytest.param(n, marks=[] if n in _WHEN_QUICK else [pytest.mark.slow]) for n in EXPECTED],
 )
 def test_an_example_mirrors_what_its_page_says(name: str, empty: Clusters, tmp_path: Path) -> None:
     """Its own file, but for QUICK. Twice a topic grows once its copies are whole: when the copies
@@ -206,6 +205,7 @@ def test_an_example_mirrors_what_its_page_says(name: str, empty: Clusters, tmp_p
         assert in_a_circle(file) >= set(expected.left)
 
 
+@pytest.mark.slow
 def test_transforms_keep_what_is_private(empty: Clusters, tmp_path: Path) -> None:
     """Those of examples/yaml/transforms.yaml: half of the notes arrive, no address in any."""
     source, target = empty["A"], empty["B"]

@@ -45,6 +45,7 @@ def explain(file: Path, *arguments: str) -> Any:
     return answer.json["explanations"]
 
 
+@pytest.mark.slow
 def test_what_a_name_is_and_what_becomes_of_it(
     file: Path, source: KafkaTools, target: KafkaTools, prefix: str
 ) -> None:

@@ -140,6 +140,7 @@ def test_there_and_back_twice(
     assert len(set(there)) == len(there) == 135
 
 
+@pytest.mark.slow
 def test_what_happened_on_either_side_before_the_way_back(
     source: KafkaTools,
     target: KafkaTools,

@@ -334,6 +334,7 @@ def test_where_a_silent_driver_had_come_is_found_again(
     assert (again.step, again.changed) == (FailbackStep.BACK, False)
 
 
+@pytest.mark.slow
 def test_a_mirror_that_has_failed_over_stays_so_if_the_directives_are_lost(
     source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

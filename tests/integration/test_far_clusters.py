@@ -119,6 +119,7 @@ def has_grown(it: Mirror, wanted: int) -> bool:
     return arrived(it) >= wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("far", ["source", "target"])
 def test_lanes_killed_with_much_under_way(ground: Ground, prefix: str, far: str) -> None:
     """Each lane is killed once it has brought something, with as much more on its way. A far source

@@ -181,6 +181,7 @@ def test_two_at_once_and_a_driver_whose_file_lets_nobody_choose(
         destinations.add_destination(itself)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_is_where_topics_are_chosen(
     pair: Pair, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

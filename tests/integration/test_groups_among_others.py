@@ -30,6 +30,7 @@ def values(text: str, count: int) -> list[bytes]:
     return [b"%s %d" % (text.encode(), number) for number in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_local_records_are_not_skipped(
     source: KafkaTools,
@@ -97,6 +98,7 @@ def test_local_records_are_not_skipped(
         assert run.stop() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_of_two_sources_the_least_place_counts(
     source: KafkaTools,

@@ -112,6 +112,7 @@ def before(records: list[Record], offset: int) -> set[bytes]:
     return {record.value or b"" for record in records if record.offset < offset}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("moves", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_group_moves_to_and_fro_and_skips_no_record(

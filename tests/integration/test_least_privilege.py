@@ -320,6 +320,7 @@ def test_the_commands_on_the_page_grant_what_its_table_says() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_with_exactly_those_everything_works(sides: Sides, tmp_path: Path) -> None:
     """Through a start from nothing and one that goes on, with all that is mirrored besides records

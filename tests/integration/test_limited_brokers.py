@@ -49,7 +49,7 @@ OPTIONAL = (
     LIST_GROUPS,
     DESCRIBE_ACLS,
 )
-REQUEST_TIMEOUT_MS = 2_000
+REQUEST_TIMEOUT_MS = 6_000
 
 
 class Pair:
@@ -183,6 +183,7 @@ def test_at_least_once_does_without_producer_ids(
     assert not pair.limits["target"].refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sole_writer", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_kills_without_the_apis_that_recovery_would_like(
     pair: Pair, prefix: str, monkeypatch: pytest.MonkeyPatch, sole_writer: bool
@@ -216,6 +217,7 @@ def test_kills_without_the_apis_that_recovery_would_like(
                 ), f"API {key} in version {version} is in no table"
 
 
+@pytest.mark.slow
 def test_what_a_killed_lane_has_sent_arrives_late(pair: Pair, prefix: str) -> None:
     """At a broker that forgets a producer of old records at once, so that no sequence keeps what
     comes twice out. The lane's bytes lie in the network for longer than a request may take. Its

@@ -173,6 +173,7 @@ HOPS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_java_programs_find_their_topics_and_go_on_at_the_exact_record(
     clusters: Mapping[str, LocalCluster], java: Any, tmp_path: Path

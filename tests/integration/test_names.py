@@ -32,6 +32,7 @@ class Suffix:
 '''
 
 
+@pytest.mark.slow
 def test_renamed_topics_and_those_that_collide(
     source: KafkaTools,
     target: KafkaTools,

@@ -1,5 +1,4 @@
-"""Offsets of logs are filled on each Kafka that is promised. `make test` tries the oldest version,
-`make test-versions` each."""
+"""Offsets of logs are filled on each Kafka that is promised: `make test-versions`."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import pytest
 
 from causeway.cluster import Cluster, filling, transactions
 from causeway.config import ClientSettings
-from causeway.dev import OLDEST, TESTED, kafka_version
+from causeway.dev import TESTED, kafka_version
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from tests.harness.batches import make_batch
@@ -26,10 +25,7 @@ AT = TopicPartition("filled", 0)
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(name, marks=() if release == OLDEST else pytest.mark.versions)
-        for name, release in TESTED.items()
-    ],
+    params=[pytest.param(name, marks=pytest.mark.versions) for name in TESTED],
 )
 def running(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """Three brokers, of which two must have each record."""

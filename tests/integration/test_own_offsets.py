@@ -67,6 +67,7 @@ def write(source: KafkaTools, topic: str, rounds: range) -> None:
                 transactions.commit()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_over_and_back(
     source: KafkaTools,

@@ -31,6 +31,7 @@ _MS = 1000 * PATIENCE_S
 WELL = "All topics are mirrored"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_page_beside_a_mirror(
     source: KafkaTools,

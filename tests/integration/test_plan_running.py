@@ -18,6 +18,7 @@ pytestmark = pytest.mark.integration
 TOKEN = "token-of-the-running-mirror"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_changed_file_beside_the_running_mirror(
     source: KafkaTools,

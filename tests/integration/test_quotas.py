@@ -72,6 +72,7 @@ def _reason(driver: LaneDriver) -> str | None:
     return report.reason
 
 
+@pytest.mark.slow
 def test_a_target_that_throttles_its_writer_does_not_cost_the_lead(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

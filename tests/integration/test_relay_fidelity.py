@@ -537,6 +537,7 @@ def _java_partition(key: bytes, count: int) -> int:
     return ((h ^ h >> 15) & 0x7FFFFFFF) % count
 
 
+@pytest.mark.slow
 def test_others_may_write_to_the_same_topic(mirror: Mirror) -> None:
     """Foreign records lie between ours, old and new; ours come once and in order, also for a lane
     that starts anew with the first pair while the others go on writing."""

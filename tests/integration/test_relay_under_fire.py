@@ -658,6 +658,7 @@ def test_the_source_was_truncated_under_a_running_lane(ground: Ground, prefix: s
         assert it.target_end() == 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other_leader", [pytest.param(False, id="compacted"), only_when_slow(True, id="other-leader")]
 )

@@ -126,6 +126,7 @@ def why(file: Path) -> str:
     return next((each["reason"] or "" for each in tasks if each["task"] == "file"), "")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_flows_come_and_go_and_a_throttle_changes(
     source: KafkaTools,
@@ -238,6 +239,7 @@ def swap(directory: Path, name: str, text: str) -> None:
         (directory / name).symlink_to(Path("..data", name))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_driver_that_is_killed_amid_reloads_loses_and_doubles_nothing(
     source: KafkaTools,
@@ -296,6 +298,7 @@ def secured(tmp_path: Path) -> Iterator[SecuredCluster]:
         cluster.destroy()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_changed_password_is_used_and_a_wrong_one_refused(
     secured: SecuredCluster,
@@ -339,6 +342,7 @@ def test_a_changed_password_is_used_and_a_wrong_one_refused(
     assert not any(word in run.log for word in ("first-word", "wrong-word", "second-word"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_both_drivers_of_a_file_take_it_over_and_a_difference_is_reported(
     source: KafkaTools,

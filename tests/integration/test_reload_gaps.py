@@ -94,6 +94,7 @@ class Stream:
             found.append(max(self._longest, *(now - came for came in self._came.values())))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_reload_leaves_no_gap_in_the_stream_of_other_partitions(
     source: KafkaTools,

@@ -28,6 +28,7 @@ def transform(name: str, topic: str, word: str) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_each_record_goes_through_one_version_of_a_transform(
     source: KafkaTools,

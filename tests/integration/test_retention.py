@@ -137,6 +137,7 @@ class LiveWriter(threading.Thread):
         assert not self.is_alive()
 
 
+@pytest.mark.slow
 def test_a_first_copy_outruns_retention_or_begins_later(
     forgetful: LocalCluster,
     target: KafkaTools,

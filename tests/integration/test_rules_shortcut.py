@@ -49,7 +49,14 @@ def session() -> Iterator[Any]:
         yield session
 
 
-@pytest.mark.parametrize("rules", [*map(optional, RULES[:5]), *RULES[5:]])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(optional(RULES[0]), marks=pytest.mark.slow),
+        *map(optional, RULES[1:5]),
+        *RULES[5:],
+    ],
+)
 def test_nothing_differs_from_what_the_query_makes(session: Any, rules: str) -> None:
     transform = settings(rules=rules, secrets=SECRETS, value_format="json", key_format="string")
     shortcut = shortcut_of(transform)
@@ -58,6 +65,7 @@ def test_nothing_differs_from_what_the_query_makes(session: Any, rules: str) -> 
     assert treated > (600 if "optional" in rules else 20)
 
 
+@pytest.mark.slow
 def test_every_character_is_masked_as_by_the_query(session: Any) -> None:
     texts = [
         b'{"name":"%b"}' % chr(code).encode()
@@ -91,7 +99,13 @@ KEYED = [
 ]
 
 
-@pytest.mark.parametrize("rules", [*map(optional, KEYED), optional(RULES[1])])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(optional(each), marks=[] if "$" not in each else [pytest.mark.slow])
+        for each in (*KEYED, RULES[1])
+    ],
+)
 def test_a_chunk_becomes_the_same_with_and_without_the_shortcut(session: Any, rules: str) -> None:
     format = "json" if "key.$" in rules else "string"
     transform = settings(rules=rules, secrets=SECRETS, value_format="json", key_format=format)

@@ -161,6 +161,7 @@ def await_left_undone(file: Path, task: str, *items: str) -> dict[str, str]:
     return undone
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_acls_follow_and_mirrors_are_read_only(
     guarded: Guarded,

@@ -66,6 +66,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not _can_be_any_user(), reason="needs the rights to be any user")
 def test_a_user_id_without_an_account(

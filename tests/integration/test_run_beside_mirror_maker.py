@@ -48,6 +48,7 @@ def properties(source: LocalCluster, target: LocalCluster, prefix: str) -> dict[
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_taken_over_and_given_back(prefix: str, tmp_path: Path) -> None:
     """Records are written all the while. Nothing is lost and nothing is there twice, whoever

@@ -21,6 +21,7 @@ def values(tools: KafkaTools, topic: str) -> list[bytes | None]:
     return [record.value for record in tools.read(topic)[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_runs_one_after_the_other(
     source: KafkaTools,

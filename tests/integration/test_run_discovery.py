@@ -139,6 +139,7 @@ def _stopped(file: Path, *topics: str) -> Mapping[str, str]:
     return {one["topic"]: one["reason"] for one in found}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_what_stops_one_flow_leaves_another_of_the_same_partition_running(
     source: KafkaTools,

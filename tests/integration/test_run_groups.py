@@ -160,6 +160,7 @@ def assert_readers_made_for_mirror_maker_skip_nothing(
                     assert translated <= true.place(partition, offset), (topic, partition, offset)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_moves_over_and_is_left_alone_once_it_has_members_there(

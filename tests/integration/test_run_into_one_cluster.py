@@ -20,6 +20,7 @@ def ends(kafka: KafkaTools) -> dict[str, dict[int, int]]:
     return {topic: kafka.offsets(topic) for topic in topics}
 
 
+@pytest.mark.slow
 def test_nothing_is_written_to_the_source(tmp_path: Path) -> None:
     with LocalCluster("A") as a, LocalCluster("B") as b:
         source, target = KafkaTools(a.bootstrap), KafkaTools(b.bootstrap)

@@ -19,6 +19,7 @@ TOPICS, PARTITIONS = 5, 64
 SLOW = re.compile("timed out|in time|fell silent|does not answer|up to date")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_320_partitions_all_run(
     source: KafkaTools,

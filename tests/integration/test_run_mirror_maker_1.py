@@ -87,6 +87,7 @@ causeway.lease.ms=3000
     return start
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_keys_decide_while_others_write_and_the_mirror_is_killed(
     source: KafkaTools,

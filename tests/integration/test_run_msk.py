@@ -210,10 +210,10 @@ def test_each_command_logs_in(
 ) -> None:
     file = mm2_file(
         tmp_path,
-        {"A": msk, "B": target_cluster},
-        *of_alias("A", over_tls(certificates, login("AWS_MSK_IAM"))),
-        "A->B.enabled = true",
-        f"A->B.topics = {orders}",
+        {"MSK": msk, "B": target_cluster},
+        *of_alias("MSK", over_tls(certificates, login("AWS_MSK_IAM"))),
+        "MSK->B.enabled = true",
+        f"MSK->B.topics = {orders}",
     )
     for command in (
         ("run", file, "--until-caught-up"),
@@ -223,7 +223,7 @@ def test_each_command_logs_in(
     ):
         ended = causeway(*command, environment=environment)
         assert ended.code == 0, (command, ended.out, ended.err)
-    assert_same(KafkaTools(msk.internal_bootstrap), orders, target, f"A.{orders}")
+    assert_same(KafkaTools(msk.internal_bootstrap), orders, target, f"MSK.{orders}")
     assert rules.refused == []
 
 
@@ -241,10 +241,10 @@ def test_plan_tries_again_while_brokers_are_busy_and_says_why_a_login_fails(
 ) -> None:
     file = mm2_file(
         tmp_path,
-        {"A": msk, "B": target_cluster},
-        *of_alias("A", over_tls(certificates, login(mechanism))),
-        "A->B.enabled = true",
-        f"A->B.topics = {orders}",
+        {"MSK": msk, "B": target_cluster},
+        *of_alias("MSK", over_tls(certificates, login(mechanism))),
+        "MSK->B.enabled = true",
+        f"MSK->B.topics = {orders}",
     )
     rules.busy = 3
     ended = causeway("plan", file, environment=environment)
@@ -300,10 +300,10 @@ def causeway_yaml(
     security = {"protocol": "SASL_SSL", "sasl": sasl, "tls": tls}
     return {
         "clusters": {
-            "A": {"bootstrap": msk.bootstrap, "security": security},
+            "MSK": {"bootstrap": msk.bootstrap, "security": security},
             "B": {"bootstrap": target.bootstrap},
         },
-        "links": [{"from": "A", "to": "B", "topics": [topic], "replication-factor": 1}],
+        "links": [{"from": "MSK", "to": "B", "topics": [topic], "replication-factor": 1}],
     }
 
 
@@ -328,7 +328,7 @@ def strimzi(
         "mirrors": [
             {
                 "source": {
-                    "alias": "A",
+                    "alias": "MSK",
                     "bootstrapServers": msk.bootstrap,
                     "tls": {"trustedCertificates": [{"secretName": "ca", "pattern": "*.crt"}]},
                     "authentication": {"type": "custom", "sasl": True, "config": dict(keys)},
@@ -424,6 +424,7 @@ def test_a_dual_producer_logs_in_by_oauthbearer(
     assert rules.refused == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_gate_lets_amazons_library_in(
     msk: LocalCluster,

@@ -284,6 +284,7 @@ def test_the_source_deletes_records(
     assert assert_same_offsets(source, cut, target, cut, same_start=False) == 400
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_recreated_topic_stops_until_it_is_filled_again(
     source: KafkaTools,
@@ -412,6 +413,7 @@ def test_only_the_topics_of_a_list(
     assert sum(ends[0].values()) > sum(ends[1].values()), "offsets of the other topic differ"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_transforms_keep_offsets(
     source: KafkaTools,

@@ -202,6 +202,7 @@ def test_every_way_into_a_secured_cluster_and_no_secret_in_sight(
     ] == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_renewed_certificates_and_passwords_are_read_again(
     secured: SecuredCluster,

@@ -116,6 +116,7 @@ def resource(secured: SecuredCluster, target: LocalCluster, prefix: str, *, stat
     return yaml.safe_dump(found)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_resource_mirrors_as_it_is_and_waits_while_it_is_paused(
     secured: SecuredCluster,

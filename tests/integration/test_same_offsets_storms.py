@@ -59,6 +59,7 @@ def claim(it: Battle, gaps: str = "markers") -> None:
     it.driver.forgets = True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gaps", "seconds"),
     [

@@ -54,6 +54,7 @@ def test_lanes_killed_and_frozen_amid_transactions(
         assert it.assert_same_offsets(why=f"seed {SEED}")
 
 
+@pytest.mark.slow
 def test_lanes_killed_while_the_beginning_is_filled(ground: Ground, prefix: str) -> None:
     start = 40_000_003
     with battle(ground, prefix, lease_s=LEASE_S, patience_s=PATIENT_S) as it:

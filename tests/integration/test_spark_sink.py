@@ -50,6 +50,7 @@ def numbers(*of: int) -> list[bytes]:
     return sorted(b"%d" % n for n in of)
 
 
+@pytest.mark.slow
 def test_each_column_reaches_the_record_and_keys_go_where_java_sends_them(
     spark: Any, target: KafkaTools, prefix: str
 ) -> None:
@@ -135,6 +136,7 @@ def stream(spark: Any, source: KafkaTools, target: KafkaTools, topic: str, where
     query.awaitTermination()
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_is_run_again_is_there_once(
     spark: Any, source: KafkaTools, target: KafkaTools, prefix: str, tmp_path: Path
 ) -> None:

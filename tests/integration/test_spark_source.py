@@ -171,6 +171,7 @@ def test_records_that_were_deleted_are_a_loss_unless_it_is_said_otherwise(
     assert offsets_of(left) == [(0, n) for n in range(5, 20)]
 
 
+@pytest.mark.slow
 def test_a_time_beyond_sparks_ends_a_query_and_names_the_record_or_is_null(
     spark: Any, source: KafkaTools, prefix: str
 ) -> None:
@@ -209,6 +210,7 @@ def run_once(
     return [p for p in query.recentProgress if p.numInputRows]
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_where_it_stood_and_takes_no_more_than_it_may(
     spark: Any, source: KafkaTools, prefix: str, tmp_path: Path
 ) -> None:

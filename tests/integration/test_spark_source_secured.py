@@ -43,6 +43,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
         cluster.destroy()
 
 
+@pytest.mark.slow
 def test_records_go_in_and_out_and_no_secret_is_in_a_plan_or_an_event(
     spark: Any, secured: SecuredCluster, events: Path, tmp_path: Path
 ) -> None:

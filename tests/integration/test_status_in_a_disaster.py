@@ -23,6 +23,7 @@ from tests.harness.waiting import await_until
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 def test_what_can_be_known_of_each_link_is_shown(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

@@ -39,6 +39,7 @@ RECIPE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("names", [IDENTITY, RECIPE], ids=["identity", "recipe"])
 def test_nothing_is_copied_again(
@@ -88,6 +89,7 @@ def test_nothing_is_copied_again(
     assert_same(source, topic, target, topic)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_target_with_data_of_which_nothing_is_known_stops_and_asks(
     source: KafkaTools,
@@ -135,6 +137,7 @@ def test_a_target_with_data_of_which_nothing_is_known_stops_and_asks(
     assert_same(source, copied, target, copied)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("named", [True, False])
 def test_connectors_in_a_connect_cluster_are_taken_over(

@@ -14,6 +14,7 @@ from tests.harness.running import Running, await_copied, mm2_file
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 def test_a_name_that_is_too_long_for_the_target_is_a_problem_in_each_view(
     source: KafkaTools,
     target: KafkaTools,

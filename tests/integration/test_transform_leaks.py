@@ -60,6 +60,7 @@ def arrays(records):
 KINDS = ("pickled", "arrow", "series", "arrays")
 
 
+@pytest.mark.slow
 def test_no_byte_of_a_marked_field_leaves(
     source: KafkaTools,
     target: KafkaTools,

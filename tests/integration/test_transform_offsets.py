@@ -68,6 +68,7 @@ class Truth:
         return self._ends[place]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_group_stands_at_the_first_record_that_it_has_not_read(
     source: KafkaTools,

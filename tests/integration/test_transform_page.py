@@ -50,6 +50,7 @@ def of(*, sql: str | None = None, rules: str | None = None) -> TransformSettings
     )
 
 
+@pytest.mark.slow
 def test_the_queries(session: Any) -> None:
     queries = [
         query
@@ -64,6 +65,7 @@ def test_the_queries(session: Any) -> None:
         assert prepared(session, transform).sql
 
 
+@pytest.mark.slow
 def test_the_rules(session: Any) -> None:
     (rules,) = [block for block in blocks("") if block.startswith("drop")]
     for rule in rules.strip().splitlines():

@@ -133,6 +133,7 @@ def values(outcome: ChunkOutcome) -> dict[int, bytes | None]:
     return {one.offset: one.value for one in read(outcome)}
 
 
+@pytest.mark.slow
 def test_rules_keep_the_id_of_each_record(world: World, lane: FakeLane, key: str) -> None:
     world.launch(key, lane, rules="mask value.$.mail keep domain; mask value.$.id keep last 1")
     outcome = through(
@@ -265,6 +266,7 @@ def test_protobuf_keeps_its_id_and_its_message(world: World, lane: FakeLane, key
     assert [tuple(one) for one in outcome.refused] == [(2, "value is not Protobuf of its schema")]
 
 
+@pytest.mark.slow
 def test_while_the_registry_does_not_answer_records_wait_and_none_is_refused(
     world: World, lane: FakeLane, key: str
 ) -> None:

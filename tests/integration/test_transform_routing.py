@@ -199,6 +199,7 @@ def test_a_changed_transform_goes_on_behind_its_predecessor_or_stops(
     assert heard() == [*expected, *(f"v2 two {n}" for n in range(20))]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_topic_that_a_transform_led_to_and_that_is_deleted_stops_its_partitions(
     source: KafkaTools,

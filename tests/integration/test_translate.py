@@ -64,6 +64,7 @@ def wrong_there(answers: tuple[Answer, ...], truth: dict[str, Truth]) -> list[An
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_each_offset_there_and_back(
     source: KafkaTools,

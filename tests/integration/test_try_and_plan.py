@@ -50,6 +50,7 @@ emit.heartbeats.enabled = false
     return path
 
 
+@pytest.mark.slow
 def test_records_before_and_after(file: Path, source: KafkaTools, prefix: str) -> None:
     topic = prefix + "cards"
     source.create_topic(topic)
@@ -181,6 +182,7 @@ def test_what_is_wrong_with_transforms_is_told_as_of_a_bad_file(file: Path) -> N
     assert "a->b.causeway.transform.idle.sql (line 15)" in told.err
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_becomes_of_each_topic(
     file: Path, source: KafkaTools, target_cluster: LocalCluster, prefix: str
 ) -> None:

@@ -101,6 +101,7 @@ def test_each_of_four_flaws_among_100_000_records_is_named(
     assert second.records == RECORDS - 2
 
 
+@pytest.mark.slow
 def test_a_mirror_agrees_however_its_records_were_written(
     source: KafkaTools,
     target: KafkaTools,

@@ -19,6 +19,7 @@ from tests.harness.waiting import await_until
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 def test_one_file_leads_over_and_back(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

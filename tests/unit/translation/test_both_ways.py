@@ -38,7 +38,7 @@ from tests.harness.two_ways import (
 )
 
 SETTINGS = cast(Settings, SimpleNamespace(spark={}))
-MANY = settings(max_examples=examples(400))
+MANY = settings(max_examples=examples(200))
 GROUP = "g"
 
 
