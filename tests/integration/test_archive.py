@@ -26,7 +26,7 @@ from causeway.operate.archive.restoring import RestoreChunk, _Restore
 from tests.harness.kafka_tools import KafkaTools, Outgoing, Record
 from tests.harness.spark_session import spark_session
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 DAY = 86_400_000
 BEGIN = 1_767_225_600_000  # 2026-01-01

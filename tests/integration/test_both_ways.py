@@ -31,6 +31,7 @@ SKIPPED = "x-id"
 Own = Mapping[int, Sequence[tuple[object, ...]]]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("kills", "still_s"), [(1, 5.0), pytest.param(6, 180.0, marks=pytest.mark.slow)]

@@ -87,6 +87,7 @@ def stranger() -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_another_cluster_at_the_address_is_not_mirrored(
     source: KafkaTools,

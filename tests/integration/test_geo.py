@@ -72,6 +72,7 @@ def pair(source: KafkaTools, target: KafkaTools, prefix: str, tmp_path: Path) ->
     return Pair(source, target, settings.link_to(remembered, f"{origin}d"), origin)
 
 
+@pytest.mark.slow
 def test_topics_that_are_chosen_are_copied_and_those_chosen_no_more_stay(
     pair: Pair, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -257,6 +257,7 @@ def test_java_programs_find_their_topics_and_go_on_at_the_exact_record(
         assert run.stop() == 0
 
 
+@pytest.mark.slow
 def test_java_programs_get_the_same_offsets_where_offsets_are_preserved(
     clusters: Mapping[str, LocalCluster], java: Any, tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def test_groups_get_the_offsets_that_they_have_on_the_source(
         ]
 
 
+@pytest.mark.slow
 def test_the_way_there_and_back_keeps_all_offsets(
     source: KafkaTools,
     target: KafkaTools,

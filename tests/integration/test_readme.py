@@ -82,7 +82,9 @@ def is_mirrored(clone: Path, words: Sequence[str]) -> bool:
     return len(rows) == 2 and all(end == mirrored != "?" for end, mirrored in rows)
 
 
-@pytest.mark.parametrize(("page", "records"), [(README, 1000), (TUTORIAL, 3000)])
+@pytest.mark.parametrize(
+    ("page", "records"), [(README, 1000), pytest.param(TUTORIAL, 3000, marks=pytest.mark.slow)]
+)
 def test_each_line_of_the_page_works_as_written(clone: Path, page: Path, records: int) -> None:
     log = clone / "run.log"
     runs: list[Process] = []

@@ -276,6 +276,7 @@ def test_a_bit_that_the_sources_disk_flipped_holds_up_one_partition_until_it_is_
     mirror.assert_same()
 
 
+@pytest.mark.slow
 def test_compacted_topic_with_gaps(mirror: Mirror) -> None:
     """Gaps inside batches and between them. The mirror is compacted too, as its config would be."""
     compacted = {
@@ -392,6 +393,7 @@ def test_batches_that_are_too_large_for_the_target_are_split(mirror: Mirror) -> 
     mirror.assert_same()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip"])
 def test_a_batch_that_the_target_packs_anew_is_split_where_that_is_too_large(
     mirror: Mirror, codec: str

@@ -613,6 +613,7 @@ def test_the_source_was_compacted_while_the_lane_was_down(ground: Ground, prefix
         assert [v for v in left if v not in set(values)] == arrived[400:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["as it is", "written past"])
 def test_the_source_was_truncated(ground: Ground, prefix: str, then: str) -> None:
     """It lost records that were mirrored; also when new ones lie at their offsets: that partition
@@ -720,6 +721,7 @@ def test_a_target_that_lost_acknowledged_records_heals(ground: Ground, prefix: s
         it.assert_same()
 
 
+@pytest.mark.slow
 def test_a_batch_that_overtakes_lost_records_stops_its_partition(
     ground: Ground, prefix: str
 ) -> None:
@@ -928,6 +930,7 @@ def test_what_a_leader_holds_alone_is_not_taken_for_lost(
         assert "followers" in reason
 
 
+@pytest.mark.slow
 @OLD_TIMES_WHEN_SLOW
 def test_leaders_move(three: Ground, prefix: str, timestamp: int | None) -> None:
     """Three brokers, one killed, then another: what was acknowledged stays, and nothing doubles."""

@@ -259,6 +259,7 @@ def writes(tools: KafkaTools, topic: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_configs_follow_and_what_is_refused_holds_up_nothing_else(
     guarded: Guarded, prefix: str, tmp_path: Path

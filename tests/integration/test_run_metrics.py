@@ -42,6 +42,7 @@ def of(page: Page, name: str, **labels: str) -> float | None:
     return page.get(name, {}).get(frozenset(labels.items()))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_counts_are_those_of_the_clusters_and_go_on_over_a_lost_lane(
     source: KafkaTools,

@@ -227,6 +227,7 @@ def test_each_command_logs_in(
     assert rules.refused == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("calm")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_plan_tries_again_while_brokers_are_busy_and_says_why_a_login_fails(

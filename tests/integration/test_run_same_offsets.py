@@ -319,6 +319,7 @@ def test_a_recreated_topic_stops_until_it_is_filled_again(
     assert assert_same_offsets(source, topic, target, topic) == 400
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("filler", ["allow", pytest.param("stop", marks=pytest.mark.slow)])
 def test_a_compacted_topic(
@@ -373,6 +374,7 @@ def _cleaned(source: KafkaTools, topic: str) -> bool:
     return len(source.read(topic)[0]) < 200
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_only_the_topics_of_a_list(
     source: KafkaTools,

@@ -125,6 +125,7 @@ def _property_text(text: str) -> str:
     return "".join(c if c.isascii() else f"\\u{ord(c):04x}" for c in escaped)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_every_way_into_a_secured_cluster_and_no_secret_in_sight(
     secured: SecuredCluster,

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.integration
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_standby_takes_over_and_a_leader_that_wakes_is_fenced(
     source: KafkaTools,

@@ -826,6 +826,7 @@ def test_a_function_from_data_frame_to_data_frame(session: Any) -> None:
     assert [row.value for row in run(session, lines, values(b"a,b", b"c"))] == [b"a", b"b", b"c"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("functions")
 def test_user_defined_functions_are_asked_about_records_only(session: Any) -> None:
     transform = settings(python="my_functions:user_defined", value_format="string")

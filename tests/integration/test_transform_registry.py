@@ -27,7 +27,7 @@ from causeway.transform.schema_formats.registry import place_of
 from tests.harness.schema_registry import RegistryServer
 from tests.harness.stage import FakeLane, batch_of, chunk_of, read
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SECRET = new_secret()
 

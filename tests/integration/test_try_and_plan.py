@@ -91,6 +91,7 @@ def test_records_before_and_after(file: Path, source: KafkaTools, prefix: str) -
     assert "plain" not in shown.out
 
 
+@pytest.mark.slow
 def test_rules_on_real_records(file: Path, source: KafkaTools, prefix: str) -> None:
     topic = prefix + "mails"
     source.create_topic(topic)
@@ -170,6 +171,7 @@ def test_what_is_not_transformed_is_said_without_spark(
     )
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_transforms_is_told_as_of_a_bad_file(file: Path) -> None:
     text = file.read_text().replace("SELECT * FROM", "SELECT count(*) AS value FROM")
     file.write_text(text.replace("regexp_replace(value", "regexp_replace(valeu"))

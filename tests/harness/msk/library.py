@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from py4j import java_gateway, protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
@@ -94,7 +95,10 @@ class MskLibrary:
 
 @contextmanager
 def msk_library() -> Iterator[MskLibrary]:
-    """The JVM ends with the context, and with this process at the latest."""
+    """The JVM ends with the context, and with this process at the latest. PySpark, if a test has
+    used it in this process, converts the errors of every JVM: not of this one."""
+    converting = java_gateway.get_return_value
+    java_gateway.get_return_value = protocol.get_return_value
     port, token = launch_gateway(
         classpath=msk_classpath(),
         java_path=str(find_java()),
@@ -109,3 +113,4 @@ def msk_library() -> Iterator[MskLibrary]:
         yield MskLibrary(gateway)
     finally:
         gateway.shutdown()
+        java_gateway.get_return_value = converting

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -205,7 +207,12 @@ def test_a_service_that_fails_is_asked_again(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("causeway.logins.aws_credentials.time.sleep", pauses.append)
+    here, sleep = threading.get_ident(), time.sleep  # an earlier test may have left threads
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds) if threading.get_ident() == here else sleep(seconds)
+
+    monkeypatch.setattr("causeway.logins.aws_credentials.time.sleep", pause)
     services.failures = 3
     settings = AwsSettings(role_arn=ROLE, default_sources=False)
     assert principal(services, settings) == "mirror/aws-msk-iam-auth"
