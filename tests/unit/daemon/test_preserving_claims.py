@@ -147,6 +147,15 @@ def test_translated_progress_keeps_offsets_only_if_both_logs_are_the_same() -> N
     assert isinstance(decide(filled(60), known, transform="ff"), Stop)
 
 
+def test_an_empty_mirror_keeps_offsets_from_now_on_if_it_ends_where_the_next_record_lies() -> None:
+    """Also one whose records are all deleted by now."""
+    known = kept(offsets_from=-1)
+    assert decide(filled(60, 60), known) == GoOn(progress=known.replace(offsets_from=60))
+    other = decide(filled(61, 61), known)
+    assert isinstance(other, Stop)
+    assert "translated offsets" in other.reason
+
+
 def test_preserved_progress_goes_on_translated_behind_what_is_there() -> None:
     found = decide(filled(60), kept(), topic=TOPIC)
     assert isinstance(found, BeginBehind)

@@ -75,7 +75,7 @@ def _only_marks(one: Candidate) -> bool:
     return bool(kinds) and kinds <= _MARKS and one.link.transform_of(one.topic.source) is None
 
 
-def go_on(one: Candidate, progress: PartitionProgress) -> IfSame | Stop:
+def go_on(one: Candidate, progress: PartitionProgress) -> GoOn | IfSame | Stop:
     """The decision about a partition that was mirrored with translated offsets until now."""
     (outlet,) = progress.outlets
     end = one.offsets.target_ends[one.partition]
@@ -86,9 +86,9 @@ def go_on(one: Candidate, progress: PartitionProgress) -> IfSame | Stop:
     if outlet.pair.source != outlet.pair.target or not alike:
         return otherwise
     first = one.offsets.target_starts.get(one.partition, 0)
-    if first == end:
-        return otherwise
     then = GoOn(progress=progress.replace(offsets_from=first))
+    if first == end:  # no record is there that could have another offset
+        return then if outlet.pair.target == end else otherwise
     return IfSame(then=then, end=end, otherwise=otherwise, marked=one.transform is not None)
 
 
