@@ -67,6 +67,7 @@ from causeway.config.logins import (
     OAuthSettings,
     SaslMechanism,
     SaslSettings,
+    TicketRenewal,
     TlsSettings,
 )
 from causeway.config.process import (

@@ -29,6 +29,7 @@ from causeway.config.clients import (
 )
 from causeway.config.key_table import AS_AT_START, LIVE, Applies, Key, KeyTable
 from causeway.config.keys import ControlSettings, FlowKeys, HeartbeatKeys
+from causeway.config.logins import RENEWAL_KEYS
 from causeway.config.process import SPARK, HttpSettings, RunSettings, WebhookSettings
 from causeway.config.settings import (
     LinkSettings,
@@ -304,6 +305,9 @@ def _of_client(client: ClientSettings) -> dict[str, SettingRow]:
         # All that the login needs, from whichever keys it came.
         login = to_wire(client)["sasl"]
         values["sasl.jaas.config"] = Secret(json.dumps(login, sort_keys=True))
+        if (kerberos := client.sasl.kerberos) is not None and kerberos.renewal is not None:
+            for name, key in RENEWAL_KEYS.items():
+                values[key] = SECURITY[key].kind.text(getattr(kerberos.renewal, name))
     secured = {name: SettingRow(value, SECURITY[name].applies) for name, value in values.items()}
     return {**secured, **_keyed(ProducerKeys, client)}
 

@@ -26,6 +26,7 @@ from causeway.config.values import (
     PATTERNS,
     SECONDS,
     SECRET,
+    SHARE,
     SIZE,
     TEXT,
     FrozenMap,
@@ -150,6 +151,14 @@ SECURITY = texts(
         "sasl.login.callback.handler.class": "Class of Kafka, Strimzi, Google or Amazon that gets"
         " tokens. Causeway runs no Java class: it does the same work itself.",
         "sasl.kerberos.service.name": "First part of the brokers' principals, usually `kafka`.",
+        "sasl.kerberos.kinit.cmd": "Program that renews the ticket of a ticket cache: it is run"
+        " with `-R`. Default: `/usr/bin/kinit`.",
+        "sasl.kerberos.ticket.renew.window.factor": "Share of the life of a ticket cache's ticket"
+        " after which it is renewed. Default: 0.8.",
+        "sasl.kerberos.ticket.renew.jitter": "Share of the life by which the renewal is later at"
+        " most, at random. Default: 0.05.",
+        "sasl.kerberos.min.time.before.relogin": "Milliseconds between two attempts to renew a"
+        " ticket; fewer if it expires before. Default: 60000.",
         "causeway.krb5.conf": "Kerberos' configuration file. Default: that of the environment"
         " (`KRB5_CONFIG`, or `java.security.krb5.conf` in `KAFKA_OPTS`), else `/etc/krb5.conf`.",
         "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https), or `file:///PATH`"
@@ -198,6 +207,9 @@ SECURITY = texts(
         "bootstrap.servers": LIST,
         "security.protocol": ValueKind(str.strip, {"enum": list(get_args(SecurityProtocol))}),
         "ssl.enabled.protocols": LIST,
+        "sasl.kerberos.ticket.renew.window.factor": SHARE,
+        "sasl.kerberos.ticket.renew.jitter": SHARE,
+        "sasl.kerberos.min.time.before.relogin": SIZE,
         "sasl.oauthbearer.header.urlencode": BOOL,
         "sasl.oauthbearer.assertion.claim.exp.seconds": SIZE,
         "sasl.oauthbearer.assertion.claim.nbf.seconds": SIZE,
@@ -327,9 +339,13 @@ def to_wire(settings: ClientSettings) -> dict[str, Any]:
     """`settings` in JSON's types, for the encrypted control socket to the lanes. The secrets are in
     clear text, so the result must not go to a log or a file. Lanes on other machines do not have
     the driver's files, so their names are left out."""
-    sasl = settings.sasl
-    if sasl is not None and sasl.oauth is not None and sasl.oauth.files:
-        alone = replace(sasl, oauth=replace(sasl.oauth, files={}))
+    if (sasl := settings.sasl) is not None:
+        oauth, kerberos = sasl.oauth, sasl.kerberos
+        alone = replace(
+            sasl,
+            oauth=oauth and replace(oauth, files={}),
+            kerberos=kerberos and replace(kerberos, renewal=None),
+        )
         settings = replace(settings, sasl=alone)
     wire: dict[str, Any] = msgspec.to_builtins(settings, enc_hook=_revealed)
     return wire

@@ -111,16 +111,40 @@ class AwsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TicketRenewal:
+    """How a process renews the ticket of its ticket cache, the file `path`: by `command` -R, once
+    the share `window` of the ticket's life is over, or later by a random share of up to `jitter`.
+    Two attempts are `least_ms` apart, or less if the ticket expires sooner."""
+
+    path: str
+    command: str = "/usr/bin/kinit"
+    window: float = 0.8
+    jitter: float = 0.05
+    least_ms: int = 60_000
+
+
+# By the fields of TicketRenewal.
+RENEWAL_KEYS: Mapping[str, str] = {
+    "command": "sasl.kerberos.kinit.cmd",
+    "window": "sasl.kerberos.ticket.renew.window.factor",
+    "jitter": "sasl.kerberos.ticket.renew.jitter",
+    "least_ms": "sasl.kerberos.min.time.before.relogin",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KerberosSettings:
     """The login of `principal`, with or without its realm; None: that of the ticket cache. Either
     `keytab` or `ticket_cache` is set, to the content of the file in base64. `service`: the first
-    part of the brokers' principals. `krb5_conf`: the text of krb5.conf."""
+    part of the brokers' principals. `krb5_conf`: the text of krb5.conf. `renewal`: of the ticket
+    cache; lanes get none, because the driver sends them new settings when the file changes."""
 
     service: str
     principal: str | None = None
     keytab: Secret = Secret("")
     ticket_cache: Secret = Secret("")
     krb5_conf: str = field(default="", repr=False)
+    renewal: TicketRenewal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

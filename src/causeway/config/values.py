@@ -175,11 +175,22 @@ def _is_address(text: str) -> bool:
     return bool(known) and _is_plain(text)
 
 
+def _share(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if 0 <= number <= 1:
+        return number
+    raise ValueError("a number from 0 to 1")
+
+
 BOOL = ValueKind(_boolean, {"type": "boolean"})
 COUNT = whole(1, INT_MAX)
 SIZE = whole(0, INT_MAX)
 MILLIS = whole(1, LONG_MAX)
 SECONDS = whole(1, LONG_MAX)
+SHARE = ValueKind(_share, {"maximum": 1, "minimum": 0, "type": "number"})
 REPLICAS = whole(1, 32767, -1)
 RAW = ValueKind(str)  # blanks may be a part of the value
 TEXT = ValueKind(str.strip)

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from causeway.config import KerberosSettings
 from causeway.errors import AuthenticationError, CausewayError, PrerequisiteError, UnreachableError
+from causeway.logins.ticket_cache import with_newest_tickets
 from causeway.private_file import Unlisted
 
 T = TypeVar("T")
@@ -53,10 +54,11 @@ class KerberosMechanism:
     def __init__(self, settings: KerberosSettings, alias: str, host: str, timeout_s: float) -> None:
         self._gssapi = _library()
         self._subject = f"{alias} {host}"
+        _configure(settings.krb5_conf)
+        settings = with_newest_tickets(settings, alias)
         self._tickets = _tickets(settings)
         self._is_done = False
         self._answered = False
-        _configure(settings.krb5_conf)
         self._context, self._token = _within(
             timeout_s, settings, self._subject, lambda: self._begin(settings, host)
         )

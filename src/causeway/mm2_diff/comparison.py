@@ -37,7 +37,6 @@ _AS_THEY_ARE: Final = "batches go on as they are: their sizes are the source's"
 _EXACTLY_ONCE: Final = "each record is copied once without it, for readers of uncommitted data too"
 _HTTP: Final = "status and actions are served at causeway.http.port"
 _NO_CONVERTERS: Final = "records are never converted"
-_TICKETS: Final = "a new ticket is taken once half of the old one's life is over"
 _LOGIN_TIME: Final = "socket.connection.setup.timeout.ms is for a connection and its login"
 _LOGIN_RETRY: Final = "a connection is tried again, and its login with it"
 _CHECKED_THERE: Final = "brokers check tokens; Causeway sends them as they are"
@@ -81,10 +80,6 @@ _NOTES: Final = (
     ("dedicated.mode.enable.internal.rest", "drivers talk through the progress topic"),
     ("errors.tolerance", "no record is passed over in silence"),
     ("metric.reporters", "metrics are Prometheus', at /metrics"),
-    ("sasl.kerberos.kinit.cmd", "no command is run: a keytab needs none"),
-    ("sasl.kerberos.min.time.before.relogin", _TICKETS),
-    ("sasl.kerberos.ticket.renew.jitter", _TICKETS),
-    ("sasl.kerberos.ticket.renew.window.factor", _TICKETS),
     ("sasl.login.connect.timeout.ms", _LOGIN_TIME),
     ("sasl.login.read.timeout.ms", _LOGIN_TIME),
     ("sasl.login.retry.backoff.ms", _LOGIN_RETRY),

@@ -62,7 +62,7 @@ def test_prefixes(key: str, split: tuple[str, str]) -> None:
         ("B.producer.override.client.id", KeyEffect.MISPLACED),
         ("A->B.consumer.override.client.id", KeyEffect.MISPLACED),
         ("A.sasl.kerberos.service.name", KeyEffect.ACTS),
-        ("A.sasl.kerberos.kinit.cmd", KeyEffect.NOT_YET),
+        ("A.sasl.kerberos.kinit.cmd", KeyEffect.ACTS),
         ("causeway.krb5.conf", KeyEffect.ACTS),
         ("A.producer.compression.type", KeyEffect.ACTS),
         ("A->B.target.producer.compression.zstd.level", KeyEffect.ACTS),

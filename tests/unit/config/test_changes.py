@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from causeway.config import (
+    KerberosSettings,
     KeyTable,
     OAuthSettings,
     SaslSettings,
     Secret,
     SettingChange,
     Settings,
+    TicketRenewal,
     TlsSettings,
     changes,
     rows_of,
@@ -75,6 +77,7 @@ FOLLOWS = {
     "HeartbeatSettings": {"source", "topic"},
     "ClientSettings": {"alias"},
     "OAuthSettings": {"files"},  # their contents
+    "TicketRenewal": {"path"},  # its content
     "RegistrySettings": {"timeout_ms", "place"},
     "TransformSettings": {"name", "place", "dead_letters", "registry"},  # its keys
     "TreatmentSettings": {"kind", "decides", "needs", "text"},
@@ -111,6 +114,7 @@ def whole(tmp_path: Path) -> Settings:
             oauth=OAuthSettings(
                 token_endpoint="https://a", client_id="c", client_secret=Secret("client-secret")
             ),
+            kerberos=KerberosSettings(service="kafka", renewal=TicketRenewal(path="cache")),
         ),
     }
     assert link.schemas is not None

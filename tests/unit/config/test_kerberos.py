@@ -5,12 +5,21 @@ from __future__ import annotations
 import base64
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from causeway.config import ClientSettings, Entry, KerberosSettings, Problems, from_wire, to_wire
+from causeway.config import (
+    ClientSettings,
+    Entry,
+    KerberosSettings,
+    Problems,
+    TicketRenewal,
+    from_wire,
+    to_wire,
+)
 from causeway.config.reading import client_settings
 from causeway.formats import load
 
@@ -57,7 +66,9 @@ def kerberos(jaas: str, **keys: str) -> KerberosSettings:
     assert settings.sasl is not None
     assert settings.sasl.mechanism == "GSSAPI"
     assert settings.sasl.kerberos is not None
-    assert from_wire(to_wire(settings)) == settings
+    # A lane has no file, so it renews nothing.
+    sasl = replace(settings.sasl, kerberos=replace(settings.sasl.kerberos, renewal=None))
+    assert from_wire(to_wire(settings)) == replace(settings, sasl=sasl)
     return settings.sasl.kerberos
 
 
@@ -92,6 +103,28 @@ def test_a_ticket_cache(tmp_path: Path, conf: Path, monkeypatch: pytest.MonkeyPa
         found = kerberos(f"{jaas} serviceName=kafka", causeway_krb5_conf=str(conf))
         assert base64.b64decode(found.ticket_cache.reveal()) == b"tickets"
         assert found.principal is None
+        assert found.renewal == TicketRenewal(path=str(cache))
+
+
+def test_the_renewal_of_a_ticket_cache(tmp_path: Path, conf: Path, keytab: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.write_bytes(b"tickets")
+    keys = {
+        "sasl_kerberos_kinit_cmd": "/opt/kinit",
+        "sasl_kerberos_ticket_renew_window_factor": "0.50",
+        "sasl_kerberos_ticket_renew_jitter": "0",
+        "sasl_kerberos_min_time_before_relogin": "1000",
+        "causeway_krb5_conf": str(conf),
+    }
+    jaas = f'useTicketCache=true ticketCache="{cache}" serviceName=kafka'
+    assert kerberos(jaas, **keys).renewal == TicketRenewal(
+        path=str(cache), command="/opt/kinit", window=0.5, jitter=0, least_ms=1000
+    )
+    assert kerberos(options(keytab, "serviceName=kafka"), **keys).renewal is None
+    for wrong in ("1.5", "-0.1", "much", "nan"):
+        _, problems = read(jaas, **keys | {"sasl_kerberos_ticket_renew_jitter": wrong})
+        (problem,) = problems
+        assert problem.endswith(f"jitter (line 7): must be a number from 0 to 1, not {wrong}")
 
 
 def test_kafkas_scripts_name_the_configuration(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import Any, cast, get_args
 from urllib.parse import urlsplit
 
 from causeway import filters
-from causeway.config.clients import SecurityProtocol
+from causeway.config.clients import SECURITY, SecurityProtocol
 from causeway.config.entries import Entries, Problems
 from causeway.config.logins import TlsSettings
 from causeway.config.reading import stores
@@ -51,6 +51,17 @@ class ClientReader:
         """The value of `key` without surrounding blanks, None if it is absent or blank."""
         entry = self.entries.get(key)
         return (entry.value.strip() or None) if entry else None
+
+    def value(self, key: str, default: Any) -> Any:
+        """The value of `key`, which is a key of SECURITY; `default` if it is absent or wrong."""
+        text = self.text(key)
+        if text is None:
+            return default
+        try:
+            return SECURITY[key].kind.parse(text)
+        except ValueError as error:
+            self.refuse(key, f"must be {error}, not {self.shown(key)}")
+            return default
 
     def secret(self, key: str) -> str | None:
         """With its blanks, which may be part of a password."""

@@ -8,10 +8,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from causeway.config.entries import note, read_file
-from causeway.config.logins import KerberosSettings
+from causeway.config.logins import RENEWAL_KEYS, KerberosSettings, TicketRenewal
 from causeway.config.reading.client_reader import ClientReader
 from causeway.config.reading.kafka_opts import file_path, java_option
 from causeway.config.values import Secret
@@ -84,8 +84,8 @@ def _service(reader: ClientReader, options: Mapping[str, str]) -> str | None:
     return there or here
 
 
-def _key_or_ticket(reader: ClientReader, options: Mapping[str, str]) -> dict[str, Secret] | None:
-    """The content of the keytab or, without a keytab, of the ticket cache."""
+def _key_or_ticket(reader: ClientReader, options: Mapping[str, str]) -> dict[str, Any] | None:
+    """The content of the keytab or, without a keytab, of the ticket cache, and its renewal."""
     if _is_on(options, "useKeyTab"):
         if missing := [name for name in ("keyTab", "principal") if not options.get(name)]:
             reader.refuse(_JAAS, f"useKeyTab needs {' and '.join(missing)} in the login module")
@@ -102,7 +102,14 @@ def _key_or_ticket(reader: ClientReader, options: Mapping[str, str]) -> dict[str
         told = "its keyTab" if kind == "keytab" else "its ticket cache (run kinit)"
         reader.refuse(_JAAS, f"{told} cannot be read: {error.cause}")
         return None
-    return {kind: Secret(base64.b64encode(content).decode())}
+    found: dict[str, Any] = {kind: Secret(base64.b64encode(content).decode())}
+    if kind == "ticket_cache":
+        given = {name: reader.value(key, None) for name, key in RENEWAL_KEYS.items()}
+        found["renewal"] = TicketRenewal(
+            path=str(file_path(path).absolute()),
+            **{name: value for name, value in given.items() if value is not None},
+        )
+    return found
 
 
 def _is_on(options: Mapping[str, str], name: str) -> bool:

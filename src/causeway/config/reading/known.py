@@ -185,10 +185,6 @@ AGREED: dict[str, set[str]] = {
     "ssl.protocol": {"TLS", "TLSv1.2", "TLSv1.3"},
     "ssl.trustmanager.algorithm": {"PKIX"},
     "ssl.keymanager.algorithm": {"SunX509", "PKIX"},
-    "sasl.kerberos.kinit.cmd": {"/usr/bin/kinit"},
-    "sasl.kerberos.min.time.before.relogin": {"60000"},
-    "sasl.kerberos.ticket.renew.jitter": {"0.05"},
-    "sasl.kerberos.ticket.renew.window.factor": {"0.8", "0.80"},
     "sasl.client.callback.handler.class": {
         "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
         "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",

@@ -11,10 +11,9 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, cast
+from typing import Final, Literal, NoReturn, cast
 from urllib.parse import unquote, urlsplit
 
-from causeway.config.clients import SECURITY
 from causeway.config.entries import read_file
 from causeway.config.logins import AssertionSettings, OAuthSettings
 from causeway.config.reading import login, stores
@@ -108,7 +107,7 @@ class _OAuthReader:
             assertion=assertion,
             scope=self._pick(_SCOPE, "scope", "oauth.scope"),
             extensions=extensions,
-            is_url_encoded=self._value(_URL_ENCODED, False),
+            is_url_encoded=self._reader.value(_URL_ENCODED, False),
             ca_pem=self._trusted(),
             files=self._files,
         )
@@ -147,15 +146,6 @@ class _OAuthReader:
         """The key wins over the options of the login module."""
         found = (self._options[name] for name in names if self._options.get(name))
         return self._reader.secret(key) or next(found, None)
-
-    def _value(self, key: str, default: Any) -> Any:
-        text = self._reader.text(key)
-        if text is None:
-            return default
-        try:
-            return SECURITY[key].kind.parse(text)
-        except ValueError as error:
-            self._refuse(key, f"must be {error}, not {self._reader.shown(key)}")
 
     def _refuse(self, key: str, cause: str | ConfigError) -> NoReturn:
         self._reader.refuse(key, cause)
@@ -218,9 +208,9 @@ class _OAuthReader:
             algorithm=cast(Literal["RS256", "ES256"], algorithm),
             header=json.dumps(header),
             claims=json.dumps(claims),
-            lifetime_s=self._value(f"{_ASSERTION}claim.exp.seconds", 300),
-            not_before_s=self._value(f"{_ASSERTION}claim.nbf.seconds", 60),
-            has_id=self._value(f"{_ASSERTION}claim.jti.include", False),
+            lifetime_s=self._reader.value(f"{_ASSERTION}claim.exp.seconds", 300),
+            not_before_s=self._reader.value(f"{_ASSERTION}claim.nbf.seconds", 60),
+            has_id=self._reader.value(f"{_ASSERTION}claim.jti.include", False),
         )
 
     def _key(self, path: str, algorithm: str) -> Secret:
