@@ -42,7 +42,7 @@ test: $(STAMP) ## Run the tests that take seconds (ARGS="-k name" selects some)
 test-versions: $(STAMP) ## Mirror between the newest Kafka and each older release; fill offsets on each
 	@$(BIN)/python -m pytest tests/integration/test_versions.py tests/integration/test_offset_filling_versions.py -v -rs $(ARGS)
 
-slow: $(STAMP) ## Run the tests that take minutes, and all examples of property-based tests
+slow: $(STAMP) ## Run the tests that take longer (hours in total), and all examples of property-based tests
 	@CAUSEWAY_EXAMPLES=1 $(PYTEST) -m "slow or hypothesis" $(ARGS)
 
 again: $(STAMP) ## Run the tests that failed last again, one at a time
