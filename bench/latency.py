@@ -7,12 +7,12 @@ reader of the source, beside those of the target, shows how much of it is not th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from bench.stage import Run, Stage
-from bench.stream import BYTES, Form, Listener, Sender
+from bench.stream import BYTES, Form, Listener, Sender, places
 from bench.systems import system
 from bench.usage import Meter, Usage
 from causeway.errors import CausewayError
@@ -71,8 +71,7 @@ def measure(
         sender = stack.enter_context(
             Sender(
                 stage.source.internal_bootstrap,
-                run.topic,
-                _PARTITIONS,
+                places([run.topic], _PARTITIONS),
                 per_s=PER_S,
                 size=_SIZE,
                 form=form,
@@ -84,16 +83,16 @@ def measure(
         # What was sent while it started is through.
         sent = dict.fromkeys(range(_PARTITIONS), sender.sent // _PARTITIONS)
         stage.watch(run).await_ends(sent, alive=mirror.check, timeout_s=_START_TIMEOUT_S)
-        places = [
+        read = [
             (stage.source.internal_bootstrap, run.topic, False),
             (stage.target.internal_bootstrap, run.mirrored, False),
             (stage.target.internal_bootstrap, run.mirrored, True),
         ]
         listeners = [
             stack.enter_context(
-                Listener(where, topic, _PARTITIONS, read_committed=committed, form=form)
+                Listener(where, places([topic], _PARTITIONS), read_committed=committed, form=form)
             )
-            for where, topic, committed in places
+            for where, topic, committed in read
         ]
         time.sleep(2.0)  # their first answers are late
         say(f"measuring for {measured_s:g} s")
@@ -102,9 +101,9 @@ def measure(
         time.sleep(measured_s)
         last = sender.sent
         usage = meter.stop(seconds=measured_s)
-        _await(listeners, range(first, last))
+        await_records(listeners, range(first, last))
         mirror.check()
-        spreads = [_spread(listener, range(first, last), name) for listener in listeners]
+        spreads = [spread(listener, range(first, last), name) for listener in listeners]
     say(f"read_uncommitted {spreads[1]}; read_committed {spreads[2]}; at the source {spreads[0]}")
     return Latency(
         records=last - first,
@@ -115,7 +114,7 @@ def measure(
     )
 
 
-def _await(listeners: Sequence[Listener], numbers: range) -> None:
+def await_records(listeners: Sequence[Listener], numbers: Collection[int]) -> None:
     """Until every listener has them all, or for so long that they must be lost."""
     deadline = time.monotonic() + _DRAIN_S
     while time.monotonic() < deadline:
@@ -124,11 +123,10 @@ def _await(listeners: Sequence[Listener], numbers: range) -> None:
         time.sleep(0.2)
 
 
-def _spread(listener: Listener, numbers: range, name: str) -> Spread:
+def spread(listener: Listener, numbers: Collection[int], name: str) -> Spread:
+    """Of the records with these numbers. Raises CausewayError if the system `name` lost some."""
     pairs = zip(listener.numbers, listener.latencies_ns, strict=False)
-    found = sorted(
-        (age / 1e6, number) for number, age in pairs if numbers.start <= number < numbers.stop
-    )
+    found = sorted((age / 1e6, number) for number, age in pairs if number in numbers)
     missing = len(numbers) - len({number for _, number in found})
     if missing:
         raise CausewayError("measure", name, f"{missing:,} of {len(numbers):,} records never came")

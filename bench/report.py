@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import codec_report, limit_report, offset_report, transform_report
+from bench import codec_report, everyday_report, limit_report, offset_report, transform_report
 from bench.parts import DRIVER, JVM, LANE
 from bench.results import Entry, load
 from bench.soak import growth
@@ -80,7 +80,13 @@ class Row:
 
 
 def render(entries: Mapping[str, Entry]) -> str:
-    sections = (limit_report, transform_report, offset_report, codec_report)
+    sections = (
+        limit_report,
+        everyday_report,
+        transform_report,
+        offset_report,
+        codec_report,
+    )
     more = "".join(section.METHOD for section in sections)
     method = _METHOD.format(more=more)
     parts = ["# Benchmark: Causeway and MirrorMaker 2\n", _summary(entries)]
@@ -273,6 +279,15 @@ def _columns(figure: Mapping[str, Any]) -> dict[str, Callable[[Mapping[str, Any]
             "read_uncommitted": lambda f: _spread(f["read_uncommitted"]),
             "read_committed": lambda f: _spread(f["read_committed"]),
             "at the source": lambda f: _spread(f["source"]),
+            **usage,
+        }
+    if "age" in figure:
+        return {
+            "records": lambda f: f"{f['records']:,}",
+            "latency": lambda f: _spread(f["age"]),
+            "of a core": lambda f: f"{everyday_report.core(f):.1%}",
+            **{f"of it {part}": partial(_share, part) for part in (LANE, DRIVER, JVM)},
+            "brokers, of a core": lambda f: f"{everyday_report.brokers(f):.1%}",
             **usage,
         }
     if "transforms" in figure:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.stage import Stage
-from bench.stream import Sender
+from bench.stream import Sender, places
 from bench.systems import system
 from bench.usage import cpu_seconds, memory
 
@@ -37,7 +37,8 @@ class Soak:
 def measure(stage: Stage, name: str, minutes: float, say: Say) -> Soak:
     with stage.run("soak", _PARTITIONS, _CONFIG) as run, system(name, stage, run) as mirror:
         bootstrap = stage.source.internal_bootstrap
-        with Sender(bootstrap, run.topic, _PARTITIONS, per_s=PER_S, size=_SIZE) as sender:
+        partitions = places([run.topic], _PARTITIONS)
+        with Sender(bootstrap, partitions, per_s=PER_S, size=_SIZE) as sender:
             say(f"mirroring {PER_S:,} records/s for {minutes:g} min")
             one = dict.fromkeys(range(_PARTITIONS), 1)
             target = stage.watch(run)

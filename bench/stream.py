@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -38,6 +38,11 @@ def _unpack(value: bytes) -> tuple[int, int]:
 BYTES = Form(_pack, _unpack)
 
 
+def places(topics: Sequence[str], partitions: int) -> list[TopicPartition]:
+    """All partitions of topics with so many each. Neighbours belong to different topics."""
+    return [TopicPartition(topic, number) for number in range(partitions) for topic in topics]
+
+
 class Sender:
     """Sends `per_s` records a second of `size` bytes, in turn over the partitions, until closed.
     Each goes out at once (no linger) and at its due time, whatever became of the ones before."""
@@ -45,16 +50,14 @@ class Sender:
     def __init__(
         self,
         bootstrap: str,
-        topic: str,
-        partitions: int,
+        partitions: Sequence[TopicPartition],
         *,
         per_s: float,
         size: int,
         form: Form = BYTES,
     ) -> None:
         self.sent = 0
-        self._topic = topic
-        self._partitions = partitions
+        self._partitions = [(one.topic, one.partition) for one in partitions]
         self._interval_s = 1 / per_s
         self._size = size
         self._form = form
@@ -78,18 +81,14 @@ class Sender:
         self._thread.join()
         if self._producer.flush(_TIMEOUT_S) or self._failure:
             cause = self._failure or "not all records were acknowledged"
-            raise CausewayError("write to", self._topic, cause)
+            raise CausewayError("write to", self._partitions[0][0], cause)
 
     def _send(self) -> None:
         due = time.monotonic()
         while not self._closed.is_set():
             value = self._form.pack(self.sent, time.monotonic_ns(), self._size)
-            self._producer.produce(
-                self._topic,
-                value,
-                partition=self.sent % self._partitions,
-                on_delivery=self._delivered,
-            )
+            topic, partition = self._partitions[self.sent % len(self._partitions)]
+            self._producer.produce(topic, value, partition=partition, on_delivery=self._delivered)
             self.sent += 1
             self._producer.poll(0)
             due += self._interval_s
@@ -101,13 +100,12 @@ class Sender:
 
 
 class Listener:
-    """Reads a topic from its end on, and keeps for each record how old it was when it came."""
+    """Reads partitions from their ends on, and keeps how old each record was when it came."""
 
     def __init__(
         self,
         bootstrap: str,
-        topic: str,
-        partitions: int,
+        partitions: Sequence[TopicPartition],
         *,
         read_committed: bool,
         form: Form = BYTES,
@@ -126,13 +124,11 @@ class Listener:
                 "isolation.level": "read_committed" if read_committed else "read_uncommitted",
             }
         )
-        places = []
-        for partition in range(partitions):
-            _, end = self._consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=_TIMEOUT_S
-            )
-            places.append(TopicPartition(topic, partition, end))
-        self._consumer.assign(places)
+        ends = []
+        for one in partitions:
+            _, end = self._consumer.get_watermark_offsets(one, timeout=_TIMEOUT_S)
+            ends.append(TopicPartition(one.topic, one.partition, end))
+        self._consumer.assign(ends)
         self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
 
     def __enter__(self) -> Listener:

@@ -12,6 +12,8 @@ from bench import (
     asked,
     capacity,
     codecs,
+    everyday,
+    everyday_report,
     far,
     groups,
     latency,
@@ -108,6 +110,7 @@ def workloads(*, quick: bool) -> list[Workload]:
         _verify(SHAPES[1].shortened(factor)),
         _two_data_centres(400_000 // factor),
         *_asked(quick=quick),
+        *_everyday(quick=quick),
         *_idle(quick=quick),
         _page(5_000 if quick else 50_000),
         *_transforms(quick=quick),
@@ -222,6 +225,24 @@ def _asked(*, quick: bool) -> Iterator[Workload]:
         uncounted=1,
         systems=[CAUSEWAY],
     )
+
+
+def _everyday(*, quick: bool) -> Iterator[Workload]:
+    topics, each = (4, 25) if quick else (20, 50)
+    for per_s in (100,) if quick else (1_000, 3_000):
+        load = everyday.Load(per_s=per_s, topics=topics, each=each)
+        yield Workload(
+            name=f"{everyday_report.PREFIX}{per_s}",
+            title=load.title,
+            settings={"tuned": "linger.ms=20"},
+            measure=partial(
+                everyday.measure,
+                load,
+                warm_up_s=3 if quick else 20,
+                measured_s=5 if quick else 60,
+            ),
+            rounds=2,
+        )
 
 
 def _idle(*, quick: bool) -> Iterator[Workload]:
