@@ -6,12 +6,14 @@ Tickets live for seconds, and the broker wants a new login every few seconds.
 from __future__ import annotations
 
 import base64
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from causeway.logins.ticket_cache import ticket_of
 from tests.harness.command import causeway
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka.kdc import Kdc, require_kerberos
@@ -19,10 +21,12 @@ from tests.harness.kafka.security import Security
 from tests.harness.kafka_tools import KafkaTools, Outgoing
 from tests.harness.running import Running, arguments_of, assert_same, await_copied, mm2_file
 from tests.harness.spark_session import spark_session
+from tests.harness.waiting import await_until
 
 pytestmark = pytest.mark.integration
 
 LIFE_S, SESSION_MS = 8, 4_000
+RENEWED_LIFE_S = 40  # longer than a run takes to begin
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +35,7 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
     with Kdc(tmp_path_factory.mktemp("kdc"), skew_s=2) as kdc:
         kdc.add("kafka/localhost")
         kdc.add("causeway", life_s=LIFE_S)
+        kdc.add("renewed", life_s=RENEWED_LIFE_S)
         yield kdc
 
 
@@ -41,7 +46,7 @@ def kerberized(kdc: Kdc) -> Iterator[LocalCluster]:
         mechanisms=("GSSAPI",),
         kdc=kdc,
         acl=True,
-        super_users=("causeway",),
+        super_users=("causeway", "renewed"),
     )
     properties = {"listener.name.client.gssapi.connections.max.reauth.ms": str(SESSION_MS)}
     with LocalCluster("K", security=security, properties=properties) as cluster:
@@ -118,6 +123,54 @@ def test_a_run_outlives_its_tickets_and_needs_no_file_of_the_driver(
     for mirror in mirrors:
         assert_same(*mirror)
     assert base64.b64encode(keytab).decode()[:40] not in seen
+
+
+@pytest.mark.slow
+def test_a_run_outlives_the_ticket_of_its_ticket_cache(
+    kdc: Kdc,
+    kerberized: LocalCluster,
+    target: KafkaTools,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """The driver renews it, and the lanes get it. Records arrive after the first ticket's life, and
+    after the sessions that began with it."""
+    inside = KafkaTools(kerberized.internal_bootstrap)
+    topic = f"{prefix}renewed"
+    inside.create_topic(topic, 2)
+    cache = kdc.ticket_cache("renewed", "renewed", "-r", "1h")
+    first = ticket_of(cache.read_bytes())
+    keys = logins(kdc, tmp_path) | {
+        "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required"
+        f' useTicketCache=true ticketCache="{cache}";',
+        "sasl.kerberos.kinit.cmd": shutil.which("kinit"),
+        "sasl.kerberos.ticket.renew.window.factor": "0.2",
+        "sasl.kerberos.min.time.before.relogin": "1000",
+    }
+    file = mm2_file(
+        tmp_path,
+        {"K": kerberized, "B": target_cluster},
+        *(f"K.{key} = {value}" for key, value in keys.items()),
+        f"causeway.krb5.conf = {tmp_path / 'krb5.conf'}",
+        "K->B.enabled = true",
+        f"K->B.topics = {topic}",
+    )
+    mirror = inside, topic, target, f"K.{topic}"
+    inside.produce(topic, [b"first-%d" % n for n in range(50)])
+    with Running("run", file, directory=tmp_path) as run:
+        await_copied(*mirror)
+        later = first.end + 2 * SESSION_MS / 1000
+        await_until(
+            lambda: ticket_of(cache.read_bytes()).start > later,
+            3 * RENEWED_LIFE_S,
+            "the ticket is renewed after the first one has expired",
+        )
+        inside.produce(topic, [b"second-%d" % n for n in range(50)])
+        await_copied(*mirror)
+        assert run.stop() == 0
+    assert_same(*mirror)
+    assert "the ticket of the ticket cache is renewed" in run.log
 
 
 def test_other_forms_of_files(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,9 +21,17 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from causeway.cluster import Cluster
-from causeway.config import ClientSettings, KerberosSettings, SaslSettings, Secret, to_wire
+from causeway.config import (
+    ClientSettings,
+    KerberosSettings,
+    SaslSettings,
+    Secret,
+    TicketRenewal,
+    to_wire,
+)
 from causeway.dev import Ports
 from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+from causeway.logins import ticket_cache
 from causeway.logins.kerberos import KerberosMechanism
 from causeway.wire import Connection
 from tests.harness.kafka.cluster import LocalCluster
@@ -32,6 +42,7 @@ from tests.harness.waiting import await_until
 pytestmark = pytest.mark.integration
 SESSION_MS = 3_000
 LIFE_S = 4
+RENEWED_LIFE_S = 10
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +52,20 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
         for principal in ("kafka/localhost", "causeway"):
             kdc.add(principal)
         kdc.add("hasty", life_s=LIFE_S)
+        kdc.add("lasting", life_s=RENEWED_LIFE_S)
+        kdc.add("ending", life_s=RENEWED_LIFE_S, renew_s=RENEWED_LIFE_S)
         yield kdc
 
 
 @pytest.fixture(scope="module")
 def broker(kdc: Kdc) -> Iterator[LocalCluster]:
-    """Only `causeway` and `hasty` may do something there, so the broker knows them by name."""
+    """Only these users may do something there, so the broker knows them by name."""
     security = Security(
         protocol="SASL_PLAINTEXT",
         mechanisms=("GSSAPI",),
         kdc=kdc,
         acl=True,
-        super_users=("causeway", "hasty"),
+        super_users=("causeway", "hasty", "lasting", "ending"),
     )
     properties = {"listener.name.client.gssapi.connections.max.reauth.ms": str(SESSION_MS)}
     with LocalCluster("K", security=security, properties=properties) as cluster:
@@ -86,6 +99,15 @@ def enter(client: ClientSettings) -> None:
     with Cluster(client) as cluster:
         cluster.bootstrap_check()
         assert cluster.broker_configs(1)
+
+
+def refused(client: ClientSettings) -> str | None:
+    """Why the client is refused, if it is."""
+    try:
+        enter(client)
+    except AuthenticationError as error:
+        return error.cause
+    return None
 
 
 def refusal(client: ClientSettings) -> CausewayError:
@@ -136,17 +158,55 @@ def test_a_ticket_cache_that_has_ended(kdc: Kdc, broker: LocalCluster) -> None:
     cache = content(kdc.ticket_cache("ended", "hasty"))
     client = settings(broker, replace(login(kdc, "hasty"), keytab=Secret(""), ticket_cache=cache))
     enter(client)
-    said: list[CausewayError] = []
+    assert "expired" in await_until(partial(refused, client), 60, "the ticket has ended").lower()
 
-    def has_ended() -> bool:
-        try:
-            enter(client)
-        except AuthenticationError as error:
-            said.append(error)
-        return bool(said)
 
-    await_until(has_ended, 60, "the ticket has ended")
-    assert "expired" in said[0].cause.lower()
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tickets are looked at as soon as a client has logged in."""
+    monkeypatch.setattr(ticket_cache, "_FIRST_S", 0.0)
+
+
+def by_cache(kdc: Kdc, principal: str, path: Path) -> KerberosSettings:
+    """A login of a process that has the file of the ticket cache."""
+    kinit = shutil.which("kinit") or ""
+    renewal = TicketRenewal(path=str(path), command=kinit, window=0.3, jitter=0, least_ms=500)
+    by_key = login(kdc, principal)
+    return replace(by_key, keytab=Secret(""), ticket_cache=content(path), renewal=renewal)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("at_once")
+def test_the_ticket_of_a_ticket_cache_is_renewed(kdc: Kdc, broker: LocalCluster) -> None:
+    """The settings have the first ticket only. Its file has a new one before it expires."""
+    path = kdc.ticket_cache("lasting", "lasting", "-r", "1h")
+    first = ticket_cache.ticket_of(path.read_bytes())
+    client = settings(broker, by_cache(kdc, "lasting", path))
+
+    def has_a_later_ticket() -> bool:
+        enter(client)
+        return ticket_cache.ticket_of(path.read_bytes()).start > first.end
+
+    await_until(has_a_later_ticket, 6 * RENEWED_LIFE_S, "the ticket was renewed after the first")
+    enter(client)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("at_once")
+def test_a_ticket_past_its_renewable_life_is_used_until_it_expires(
+    kdc: Kdc, broker: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = kdc.ticket_cache("ending", "ending", "-r", "1h")
+    client = settings(broker, by_cache(kdc, "ending", path))
+    enter(client)
+    cause = await_until(partial(refused, client), 6 * RENEWED_LIFE_S, "the ticket has expired")
+    assert "expired" in cause.lower()
+    assert time.time() >= ticket_cache.ticket_of(path.read_bytes()).end
+    (warning,) = (each for each in caplog.messages if "ticket" in each)
+    assert warning.startswith("renew the ticket of K's ticket cache: it expires at ")
+    assert "run kinit again" in warning
+    kdc.ticket_cache("ending", "ending")
+    enter(client)  # with the new ticket of the file
 
 
 def test_a_session_outlives_its_limit_by_authenticating_again(
