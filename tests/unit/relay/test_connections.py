@@ -262,6 +262,25 @@ def test_a_cluster_that_no_flow_uses_any_more_is_left(
     assert lane.connections.timed_out(time.monotonic()) == []
 
 
+def test_a_flow_that_still_leaves_a_cluster_that_is_gone_fails(
+    lane: Lane, round_trip: Callable[[float], None]
+) -> None:
+    """Its link may have ended without waiting for its lanes. Then its batches do not wait for ever,
+    nor do they count as relayed."""
+    round_trip(0.001)
+    leaves, stays = flow(0), flow(1)
+    lane.attach(leaves, stays)
+    lane.connections.fetch_no_more(leaves)
+    outlet = leaves.outlets[0]
+    outlet.pending_bytes = 1
+    outlet.pending.append(cast(Any, None))
+    lane.connections.offer(leaves, outlet)
+    lane.connections.detach(stays)
+    lane.connections.renew(Renewed(clusters={}, gone=ALIASES))
+    assert lane.failed == [leaves]
+    assert not lane.connections.targets
+
+
 def test_a_lost_connection_leaves_the_others_flows_alone(
     lane: Lane, round_trip: Callable[[float], None]
 ) -> None:

@@ -60,8 +60,7 @@ class Connections:
         self._round_trips: dict[tuple[str, int], float] = {}
         self._limits = RequestLimits(self._settings)
         self._full: set[tuple[str, int]] = set()  # brokers that accepted no more connections
-        # For a refused connection: the one that is used.
-        self._instead: dict[TargetKey, TargetKey] = {}
+        self._instead: dict[TargetKey, TargetKey] = {}  # for a refused connection: the one used
 
     @property
     def sources(self) -> list[SourceConnection]:
@@ -123,11 +122,12 @@ class Connections:
         self._close_gone()
 
     def _close_gone(self) -> None:
+        gone = {key for key in self._settings if self._clusters[key].closed.is_set()}
         owners: list[tuple[SourceKey | TargetKey, Owner]] = [*self._sources.items()]
-        for key, owner in [*owners, *self._targets.items()]:
-            if self._clusters[key.cluster].closed.is_set():
-                self.drop(owner)
-        self._full = {each for each in self._full if not self._clusters[each[0]].closed.is_set()}
+        for owner in [o for k, o in [*owners, *self._targets.items()] if k.cluster in gone]:
+            for flow in self.drop(owner):  # its unanswered batches do not count as relayed
+                self._on_failure(flow, "its link has ended")
+        self._full = {each for each in self._full if each[0] not in gone}
 
     # -- flows ------------------------------------------------------------------------------------
 
