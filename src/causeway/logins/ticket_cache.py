@@ -27,7 +27,8 @@ from causeway.errors import AuthenticationError
 _log = logging.getLogger("causeway.logins")
 _FIRST_S: Final = 5.0  # most commands end before, and neither renew nor warn
 _LOOK_S: Final = 60.0  # so often the file is looked at: another program may have renewed the ticket
-_SOON_S: Final = 5.0  # between two attempts if the ticket expires soon
+_SOON_S: Final = 5.0  # at least between two attempts, and if the ticket expires soon
+_LATEST: Final = 0.95  # share of a ticket's life: a later renewal might miss its end
 _KINIT_S: Final = 60.0
 _RENEWABLE: Final = 0x00800000  # RFC 4120, 5.3: bit 8 of the flags
 _VERSIONS: Final = (0x0503, 0x0504)
@@ -129,7 +130,8 @@ class TicketRenewer:
 
     def __init__(self, settings: TicketRenewal, alias: str) -> None:
         self._settings, self._alias = settings, alias
-        self._share = settings.window + settings.jitter * random.random()  # noqa: S311 - no secret
+        share = settings.window + settings.jitter * random.random()  # noqa: S311 - no secret
+        self._share = min(share, _LATEST)
         self._tried_at = 0.0
         self._warned: object = None  # the ticket or the cause of the last warning
 
@@ -170,7 +172,7 @@ class TicketRenewer:
 
     def _due(self, ticket: Ticket) -> float:
         due = ticket.start + (ticket.end - ticket.start) * self._share
-        later = self._tried_at + self._settings.least_ms / 1000
+        later = self._tried_at + max(self._settings.least_ms / 1000, _SOON_S)
         return max(due, later if later < ticket.end else self._tried_at + _SOON_S)
 
     def _renew(self) -> str | None:

@@ -138,6 +138,24 @@ def test_jitter_delays_the_renewal(machine: Machine) -> None:
     assert all(800 <= turn <= 900 for turn in turns)
 
 
+def test_a_ticket_is_renewed_before_its_end_whatever_its_share(machine: Machine) -> None:
+    renewer = machine.renewer(window=1.0, jitter=1.0)
+    assert renewer.turn() == 950
+    machine.now += 950
+    renewer.turn()
+    assert len(machine.called) == 1
+
+
+def test_attempts_without_a_pause_by_the_settings_have_one(machine: Machine) -> None:
+    renewer = machine.renewer(least_ms=0)
+    machine.fails("kinit: no KDC")
+    machine.now += 800
+    for seconds, calls in ((0, 1), (0, 1), (4, 1), (1, 2)):
+        machine.now += seconds
+        renewer.turn()
+        assert len(machine.called) == calls, machine.now
+
+
 def test_a_ticket_that_another_program_renewed_is_left_alone(machine: Machine) -> None:
     renewer = machine.renewer()
     machine.now += 900
