@@ -156,6 +156,16 @@ def test_an_empty_mirror_keeps_offsets_from_now_on_if_it_ends_where_the_next_rec
     assert "translated offsets" in other.reason
 
 
+def test_a_partition_that_a_transform_led_to_more_topics_cannot_keep_its_offsets() -> None:
+    """Its transform is gone, and only that partition stops."""
+    known = kept(offsets_from=-1, transform="ff")
+    (own,) = known.outlets
+    led = own.replace(topic="A.bills", partition=3, routed="orders", producer_id=8)
+    found = decide(filled(60), known.replace(outlets=(own, led)))
+    assert isinstance(found, Stop)
+    assert "translated offsets" in found.reason
+
+
 def test_preserved_progress_goes_on_translated_behind_what_is_there() -> None:
     found = decide(filled(60), kept(), topic=TOPIC)
     assert isinstance(found, BeginBehind)

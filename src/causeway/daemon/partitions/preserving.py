@@ -77,13 +77,13 @@ def _only_marks(one: Candidate) -> bool:
 
 def go_on(one: Candidate, progress: PartitionProgress) -> GoOn | IfSame | Stop:
     """The decision about a partition that was mirrored with translated offsets until now."""
-    (outlet,) = progress.outlets
+    outlet, *led = progress.outlets
     end = one.offsets.target_ends[one.partition]
     otherwise = _stop(
         one, f"{one.at} was mirrored with translated offsets, which differ on the target"
     )
     alike = progress.transform == one.transform and (one.transform is None or _only_marks(one))
-    if outlet.pair.source != outlet.pair.target or not alike:
+    if led or outlet.pair.source != outlet.pair.target or not alike:
         return otherwise
     first = one.offsets.target_starts.get(one.partition, 0)
     then = GoOn(progress=progress.replace(offsets_from=first))
