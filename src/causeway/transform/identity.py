@@ -135,7 +135,9 @@ def _refuse_changes(
     changed = [
         name
         for name, digest in now.items()
-        if _seen.get(name, digest) != digest and (name in in_use or _is_imported(name, files[name]))
+        # Spark adds folders to the path when it starts, so a file may appear.
+        if _seen.get(name) not in (None, digest)
+        and (name in in_use or _is_imported(name, files[name]))
     ]
     if changed:
         what = (
