@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,7 @@ from causeway.dev import Ports
 from tests.harness.examples import examples
 from tests.harness.kafka.cluster import LocalCluster, start_all
 from tests.harness.kafka_tools import KafkaTools
+from tests.harness.reloads import ChangingFile
 from tests.harness.schema_registry import RegistryServer
 
 # Brokers live for seconds here: what Java's second compiler would make faster is over by then.
@@ -95,6 +97,14 @@ def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Regist
         yield registry
     finally:
         registry.close()
+
+
+@pytest.fixture
+def changing(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str, tmp_path: Path
+) -> ChangingFile:
+    """A file between both clusters that a test changes while a driver works by it."""
+    return ChangingFile(source_cluster, target_cluster, prefix, tmp_path)
 
 
 @pytest.fixture

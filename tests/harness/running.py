@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.request import urlopen
 
 import psutil
 from confluent_kafka import KafkaException
@@ -168,6 +170,14 @@ class Running:
     def await_log(self, text: str, timeout_s: float = PATIENCE_S) -> None:
         await_until(lambda: text in self.log or not self.alive, timeout_s, f"{text!r} in the log")
         assert text in self.log, f"it ended without {text!r}:\n{self.log[-4000:]}"
+
+    def api(self, path: str) -> Any:
+        """The answer of its HTTP server, whose port is 0 in its file."""
+        self.await_log("address=http")
+        words = (word for line in self.log.splitlines() for word in line.split())
+        address = next(w.removeprefix("address=") for w in words if w.startswith("address=http"))
+        with urlopen(f"{address}/api/v1/{path}", timeout=60) as answer:
+            return json.load(answer)
 
     def _standing(self) -> str:
         try:

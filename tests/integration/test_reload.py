@@ -15,14 +15,8 @@ import pytest
 from tests.harness.command import causeway
 from tests.harness.kafka.cluster import LocalCluster
 from tests.harness.kafka_tools import KafkaTools, Outgoing
-from tests.harness.running import (
-    PATIENCE_S,
-    Running,
-    assert_same,
-    await_copied,
-    mm2_file,
-    status_of,
-)
+from tests.harness.reloads import PARTITIONS, ChangingFile
+from tests.harness.running import PATIENCE_S, Running, assert_same, await_copied, status_of
 from tests.harness.secured import ADMIN, SecuredCluster
 from tests.harness.waiting import await_until
 from tests.harness.writers import writing
@@ -31,93 +25,56 @@ pytestmark = pytest.mark.integration
 SEED = int(os.environ.get("CAUSEWAY_FIRE_SEED", str(time.time_ns() % 1_000_000)))
 
 
-def change(file: Path, *pairs: tuple[str, str]) -> None:
-    """Replaces texts of the file in one step, as an editor that renames does."""
-    text = file.read_text()
-    for before, after in pairs:
-        assert before in text, before
-        text = text.replace(before, after)
-    new = file.with_suffix(".new")
-    new.write_text(text)
-    new.replace(file)
-
-
-def reload(file: Path, code: int = 0) -> str:
-    """`causeway reload FILE`, which must end with `code`. Returns what it printed."""
-    ended = causeway("reload", file)
-    assert ended.code == code, (ended.out, ended.err)
-    return ended.out
-
-
-def produce(tools: KafkaTools, topic: str, text: str, count: int = 60) -> None:
-    tools.produce(topic, [Outgoing(value=b"%s %d" % (text.encode(), n)) for n in range(count)])
-
-
 @pytest.mark.timeout(900)
-def test_topics_come_and_go(
-    source: KafkaTools,
-    target: KafkaTools,
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    prefix: str,
-    tmp_path: Path,
-) -> None:
+def test_topics_come_and_go(changing: ChangingFile, tmp_path: Path) -> None:
     """A topic is added by SIGHUP, excluded, and added again, while transactions go on in another
     one, whose lanes are the same all the time. A file with a mistake changes nothing, nor does one
     that needs a restart; status and exit codes say why."""
-    steady, added = prefix + "steady", prefix + "added"
-    source.create_topics([steady, added], 2)
-    produce(source, added, "first")
-    file = mm2_file(
-        tmp_path,
-        {"A": source_cluster, "B": target_cluster},
-        "A->B.enabled = true",
-        f"A->B.topics = {steady}",
-    )
+    steady, added = changing.steady, changing.other
+    changing.produce(added, "first")
+    file = changing.write(f"A->B.topics = {steady}")
     sound = tmp_path / "sound.properties"
     sound.write_text(file.read_text())
     assert "no driver" in causeway("reload", file).err
     with (
-        Running("run", file, directory=tmp_path) as run,
-        writing(source, steady, 2, seed=SEED) as writer,
+        changing.running() as run,
+        writing(changing.source, steady, PARTITIONS, seed=SEED) as writer,
     ):
-        await_copied(source, steady, target, f"A.{steady}")
+        changing.await_copied(steady)
         lanes = {each.pid for each in run.workers()}
-        change(file, (f"topics = {steady}", f"topics = {steady}, {added}"))
+        changing.change((f"topics = {steady}", f"topics = {steady}, {added}"))
         os.kill(run.pid, signal.SIGHUP)
-        await_copied(source, added, target, f"A.{added}")
-        assert "unchanged" in reload(file)
+        changing.await_copied(added)
+        assert "unchanged" in changing.reload()
 
-        change(file, (f", {added}", ""))
-        shown = reload(file)
+        shown = changing.put((f", {added}", ""))
         assert "applied" in shown
         assert f"A->B.topics: {steady},{added} → {steady}" in shown
         run.await_log("take up again")
-        produce(source, added, "meanwhile")
+        changing.produce(added, "meanwhile")
 
-        change(file, (f"topics = {steady}", f"topics = {steady}, {added}, ("))
-        assert "A->B.topics" in reload(file, 2)
+        changing.change((f"topics = {steady}", f"topics = {steady}, {added}, ("))
+        assert "A->B.topics" in changing.reload(2)
         await_until(
             lambda: "A->B.topics" in why(sound), PATIENCE_S, "the status says what is wrong"
         )
-        change(file, (f", {added}, (", ""), ("A->B.enabled", "causeway.lanes = 1\nA->B.enabled"))
-        assert "Spark's cores" in reload(file, 12)
+        changing.change((f", {added}, (", ""), ("A->B.enabled", "causeway.lanes = 1\nA->B.enabled"))
+        assert "Spark's cores" in changing.reload(12)
         await_until(
             lambda: "causeway.lanes" in why(sound), PATIENCE_S, "the status says what waits"
         )
-        await_copied(source, steady, target, f"A.{steady}")
-        assert sum(target.offsets(f"A.{added}").values()) == 60
+        changing.await_copied(steady)
+        assert sum(changing.target.offsets(f"A.{added}").values()) == 60
 
-        change(file, ("causeway.lanes = 1\n", ""), (steady, f"{steady}, {added}"))
-        reload(file)
-        await_copied(source, added, target, f"A.{added}")
+        changing.put(("causeway.lanes = 1\n", ""), (steady, f"{steady}, {added}"))
+        changing.await_copied(added)
         await_until(lambda: why(sound) == "", PATIENCE_S, "nothing is wrong any more")
         writer.end()
-        await_copied(source, steady, target, f"A.{steady}")
+        changing.await_copied(steady)
         assert lanes <= {each.pid for each in run.workers()}
         assert run.stop() == 0
-    assert_same(source, steady, target, f"A.{steady}")
-    assert_same(source, added, target, f"A.{added}")
+    changing.assert_same(steady)
+    changing.assert_same(added)
 
 
 def why(file: Path) -> str:
@@ -129,101 +86,75 @@ def why(file: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_flows_come_and_go_and_a_throttle_changes(
-    source: KafkaTools,
-    target: KafkaTools,
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    prefix: str,
-    tmp_path: Path,
+    changing: ChangingFile, source_cluster: LocalCluster, target_cluster: LocalCluster
 ) -> None:
     """Another flow, from a cluster that is new in the file, is added, throttled, removed, and added
     again, while transactions go on in the first one. What came while it was away follows."""
-    steady, other = prefix + "steady", prefix + "other"
-    source.create_topics([steady, other], 2)
-    produce(source, other, "first")
-    file = mm2_file(
-        tmp_path,
-        {"A": source_cluster, "B": target_cluster},
-        "A->B.enabled = true",
-        f"A->B.topics = {steady}",
-    )
+    steady, other = changing.steady, changing.other
+    changing.produce(other, "first")
+    file = changing.write(f"A->B.topics = {steady}")
     flow = f"X->B.enabled = true\nX->B.topics = {other}\n"
+    mirror = f"X.{other}"
     with (
-        Running("run", file, directory=tmp_path) as run,
-        writing(source, steady, 2, seed=SEED) as writer,
+        changing.running() as run,
+        writing(changing.source, steady, PARTITIONS, seed=SEED) as writer,
     ):
-        await_copied(source, steady, target, f"A.{steady}")
-        first = (
-            "clusters = A, B",
-            f"clusters = A, B, X\nX.bootstrap.servers = localhost:1\n{flow}",
+        changing.await_copied(steady)
+        first = f"clusters = A, B, X\nX.bootstrap.servers = localhost:1\n{flow}"
+        changing.change(("clusters = A, B", first))
+        assert "localhost:1" in changing.reload(3)
+        changing.put(("localhost:1", source_cluster.bootstrap))
+        changing.await_copied(other, mirror)
+
+        limit = "X->B.causeway.throttle.bytes.per.second = 1000\n"
+        assert "throttle" in changing.put((flow, f"{flow}{limit}"))
+        changing.source.produce(other, [Outgoing(value=os.urandom(2_000)) for _ in range(20)])
+        changing.put((limit, ""))
+        changing.await_copied(other, mirror)
+
+        here, there = (
+            f"X.bootstrap.servers = {each.bootstrap}" for each in (source_cluster, target_cluster)
         )
-        change(file, first)
-        assert "localhost:1" in reload(file, 3)
-        change(file, ("localhost:1", source_cluster.bootstrap))
-        reload(file)
-        await_copied(source, other, target, f"X.{other}")
-
-        change(file, (flow, f"{flow}X->B.causeway.throttle.bytes.per.second = 1000\n"))
-        assert "throttle" in reload(file)
-        source.produce(other, [Outgoing(value=os.urandom(2_000)) for _ in range(20)])
-        change(file, ("X->B.causeway.throttle.bytes.per.second = 1000\n", ""))
-        reload(file)
-        await_copied(source, other, target, f"X.{other}")
-
-        elsewhere = (f"X.bootstrap.servers = {source_cluster.bootstrap}", "X.bootstrap.servers = ")
-        change(file, (elsewhere[0], elsewhere[1] + target_cluster.bootstrap))
-        assert "lead to cluster" in reload(file, 2)
-        change(file, (elsewhere[1] + target_cluster.bootstrap, elsewhere[0]))
-        change(file, ("X->B.enabled = true", "X->B.enabled = false"))
-        reload(file)
+        changing.change((here, there))
+        assert "lead to cluster" in changing.reload(2)
+        changing.put((there, here), ("X->B.enabled = true", "X->B.enabled = false"))
         assert status_of(file).keys() == {"A->B"}
-        produce(source, other, "while it is away")
-        await_copied(source, steady, target, f"A.{steady}")
-        change(file, ("X->B.enabled = false", "X->B.enabled = true"))
-        reload(file)
-        await_copied(source, other, target, f"X.{other}")
+        changing.produce(other, "while it is away")
+        changing.await_copied(steady)
+        changing.put(("X->B.enabled = false", "X->B.enabled = true"))
+        changing.await_copied(other, mirror)
         writer.end()
-        await_copied(source, steady, target, f"A.{steady}")
+        changing.await_copied(steady)
         assert run.stop() == 0
-    assert_same(source, steady, target, f"A.{steady}")
-    assert_same(source, other, target, f"X.{other}")
+    changing.assert_same(steady)
+    changing.assert_same(other, mirror)
 
 
 @pytest.mark.timeout(900)
 def test_a_config_map_is_swapped_by_its_symbolic_link(
-    source: KafkaTools,
-    target: KafkaTools,
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    prefix: str,
-    tmp_path: Path,
+    changing: ChangingFile, tmp_path: Path
 ) -> None:
     """As Kubernetes does it: `mm2.properties` leads to `..data/mm2.properties`, and `..data` to
     another directory from one moment to the next. The topics are in a Secret besides the file."""
-    one, other = prefix + "one", prefix + "other"
-    source.create_topics([one, other], 2)
-    produce(source, one, "first")
-    produce(source, other, "first")
-    plain = mm2_file(
-        tmp_path,
-        {"A": source_cluster, "B": target_cluster},
-        "causeway.reload = on-change",
-        "A->B.enabled = true",
-        f"A->B.topics = ${{dir:{tmp_path / 'secret'}:topics}}",
+    one, other = changing.steady, changing.other
+    changing.produce(one, "first")
+    changing.produce(other, "first")
+    plain = changing.write(
+        "causeway.reload = on-change", f"A->B.topics = ${{dir:{tmp_path / 'secret'}:topics}}"
     )
     swap(tmp_path / "map", "mm2.properties", plain.read_text())
     swap(tmp_path / "secret", "topics", one)
     with Running("run", tmp_path / "map" / "mm2.properties", directory=tmp_path) as run:
-        await_copied(source, one, target, f"A.{one}")
+        changing.await_copied(one)
         swap(tmp_path / "secret", "topics", f"{one}, {other}")
-        await_copied(source, other, target, f"A.{other}")
+        changing.await_copied(other)
         swap(tmp_path / "map", "mm2.properties", plain.read_text() + "no.such.transform = (\n")
-        change(plain, ("A->B.topics", "A->B.topics.exclude = .*other\nA->B.topics"))
+        changing.change(("A->B.topics", "A->B.topics.exclude = .*other\nA->B.topics"))
         swap(tmp_path / "map", "mm2.properties", plain.read_text())
         run.await_log("take up again")
         assert run.stop() == 0
-    assert_same(source, one, target, f"A.{one}")
-    assert_same(source, other, target, f"A.{other}")
+    changing.assert_same(one)
+    changing.assert_same(other)
 
 
 def swap(directory: Path, name: str, text: str) -> None:
@@ -242,50 +173,37 @@ def swap(directory: Path, name: str, text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_driver_that_is_killed_amid_reloads_loses_and_doubles_nothing(
-    source: KafkaTools,
-    target: KafkaTools,
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    prefix: str,
-    tmp_path: Path,
+    changing: ChangingFile,
 ) -> None:
     """The file changes again and again: a topic comes and goes. The driver is killed at random
     moments right after a change, and started again."""
     chance = random.Random(SEED)
-    steady, moving = prefix + "steady", prefix + "moving"
-    source.create_topics([steady, moving], 2)
-    file = mm2_file(
-        tmp_path,
-        {"A": source_cluster, "B": target_cluster},
+    source, steady, moving = changing.source, changing.steady, changing.other
+    changing.write(
         "causeway.reload = on-change",
         "causeway.lease.ms = 3000",
-        "A->B.enabled = true",
         f"A->B.topics = {steady}, {moving}",
     )
     with_it, without_it = f"topics = {steady}, {moving}", f"topics = {steady}\n"
     with (
-        writing(source, steady, 2, seed=SEED) as writer,
-        writing(source, moving, 2, seed=SEED + 1) as other,
+        writing(source, steady, PARTITIONS, seed=SEED) as writer,
+        writing(source, moving, PARTITIONS, seed=SEED + 1) as other,
     ):
         for _ in range(4):
-            with Running("run", file, directory=tmp_path) as run:
-                await_copied(source, steady, target, f"A.{steady}")
-                change(file, (with_it, without_it))
-                time.sleep(chance.uniform(0, 3))  # the moment is the test
-                run.kill()
-            with Running("run", file, directory=tmp_path) as run:
-                await_copied(source, steady, target, f"A.{steady}")
-                change(file, (without_it, with_it))
-                time.sleep(chance.uniform(0, 3))
-                run.kill()
-        with Running("run", file, directory=tmp_path) as run:
+            for pair in ((with_it, without_it), (without_it, with_it)):
+                with changing.running() as run:
+                    changing.await_copied(steady)
+                    changing.change(pair)
+                    time.sleep(chance.uniform(0, 3))  # the moment is the test
+                    run.kill()
+        with changing.running() as run:
             writer.end()
             other.end()
-            await_copied(source, steady, target, f"A.{steady}")
-            await_copied(source, moving, target, f"A.{moving}")
+            changing.await_copied(steady)
+            changing.await_copied(moving)
             assert run.stop() == 0
-    assert_same(source, steady, target, f"A.{steady}")
-    assert_same(source, moving, target, f"A.{moving}")
+    changing.assert_same(steady)
+    changing.assert_same(moving)
 
 
 @pytest.fixture
@@ -301,86 +219,70 @@ def secured(tmp_path: Path) -> Iterator[SecuredCluster]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_changed_password_is_used_and_a_wrong_one_refused(
-    secured: SecuredCluster,
-    target: KafkaTools,
-    target_cluster: LocalCluster,
-    prefix: str,
-    tmp_path: Path,
+    changing: ChangingFile, secured: SecuredCluster
 ) -> None:
     """The cluster gets another SCRAM password. A file with a wrong one changes nothing; one with
-    the right one works for new connections, as after a restart of the
-    broker."""
-    inside, topic = KafkaTools(secured.bootstrap), prefix + "t"
-    inside.create_topic(topic, 2)
+    the right one works for new connections, as after a restart of the broker. Another flow has
+    the same target."""
+    inside, topic = KafkaTools(secured.bootstrap), changing.other
+    inside.create_topic(topic, PARTITIONS)
     secured.set_password(ADMIN, "first-word")
     module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-    file = mm2_file(
-        tmp_path,
-        {"S": f"localhost:{secured.port('SASL')}", "B": target_cluster},
+    changing.clusters["S"] = f"localhost:{secured.port('SASL')}"
+    changing.write(
+        f"A->B.topics = {changing.steady}",
         "S.security.protocol = SASL_PLAINTEXT",
         "S.sasl.mechanism = SCRAM-SHA-512",
         f'S.sasl.jaas.config = {module} username="{ADMIN}" password="first-word";',
         "S->B.enabled = true",
         f"S->B.topics = {topic}",
     )
-    with Running("run", file, directory=tmp_path) as run:
-        produce(inside, topic, "first")
-        await_copied(inside, topic, target, f"S.{topic}")
-        secured.set_password(ADMIN, "second-word")
-        change(file, ("first-word", "wrong-word"))
-        assert "wrong-word" not in reload(file, 4)
-        produce(inside, topic, "with the earlier connections")
-        await_copied(inside, topic, target, f"S.{topic}")
 
-        change(file, ("wrong-word", "second-word"))
-        reload(file)  # unless the driver has noticed the new password before
+    def await_mirrored(text: str) -> None:
+        inside.produce(topic, [b"%s %d" % (text.encode(), n) for n in range(60)])
+        await_copied(inside, topic, changing.target, f"S.{topic}")
+
+    with changing.running() as run:
+        await_mirrored("first")
+        secured.set_password(ADMIN, "second-word")
+        changing.change(("first-word", "wrong-word"))
+        assert "wrong-word" not in changing.reload(4)
+        await_mirrored("with the earlier connections")
+
+        changing.put(("wrong-word", "second-word"))  # or the driver has noticed it before
         secured.restart()
-        produce(inside, topic, "with new connections")
-        await_copied(inside, topic, target, f"S.{topic}")
+        await_mirrored("with new connections")
         assert run.stop() == 0
-    assert_same(inside, topic, target, f"S.{topic}")
+    assert_same(inside, topic, changing.target, f"S.{topic}")
     assert not any(word in run.log for word in ("first-word", "wrong-word", "second-word"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_both_drivers_of_a_file_take_it_over_and_a_difference_is_reported(
-    source: KafkaTools,
-    target: KafkaTools,
-    source_cluster: LocalCluster,
-    target_cluster: LocalCluster,
-    prefix: str,
-    tmp_path: Path,
+    changing: ChangingFile,
 ) -> None:
     """One `causeway reload` reaches the leading driver and the standby of a file. A standby with
     another file says so; after a take-over its file counts."""
-    one, other = prefix + "one", prefix + "other"
-    source.create_topics([one, other], 2)
-    produce(source, one, "first")
-    produce(source, other, "first")
-    file = mm2_file(
-        tmp_path,
-        {"A": source_cluster, "B": target_cluster},
-        "causeway.lease.ms = 4000",
-        "A->B.enabled = true",
-        f"A->B.topics = {one}",
-    )
-    with Running("run", file, directory=tmp_path) as leads:
-        await_copied(source, one, target, f"A.{one}")
-        with Running("run", file, directory=tmp_path) as waits:
+    one, other = changing.steady, changing.other
+    changing.produce(one, "first")
+    changing.produce(other, "first")
+    changing.write("causeway.lease.ms = 4000", f"A->B.topics = {one}")
+    with changing.running() as leads:
+        changing.await_copied(one)
+        with changing.running() as waits:
             await_until(lambda: "lanes ready" in waits.log, PATIENCE_S, "the standby is there")
-            change(file, (f"topics = {one}", f"topics = {one}, {other}"))
-            shown = reload(file)
+            shown = changing.put((f"topics = {one}", f"topics = {one}, {other}"))
             assert f"driver {leads.pid}" in shown
             assert f"driver {waits.pid}" in shown
-            await_copied(source, other, target, f"A.{other}")
+            changing.await_copied(other)
 
-            change(file, ("A->B.enabled", "A->B.topics.exclude = .*nothing\nA->B.enabled"))
+            changing.change(("A->B.enabled", "A->B.topics.exclude = .*nothing\nA->B.enabled"))
             os.kill(waits.pid, signal.SIGHUP)
             waits.await_log("the leading driver has another file")
             leads.kill()
-            produce(source, other, "after the take-over")
-            await_copied(source, other, target, f"A.{other}")
+            changing.produce(other, "after the take-over")
+            changing.await_copied(other)
             assert waits.stop() == 0
-    assert_same(source, one, target, f"A.{one}")
-    assert_same(source, other, target, f"A.{other}")
+    changing.assert_same(one)
+    changing.assert_same(other)

@@ -6,14 +6,12 @@ import os
 import signal
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -128,11 +126,8 @@ def test_a_reload_leaves_no_gap_in_the_stream_of_other_partitions(
     with Running("run", file, directory=tmp_path) as run:
         run.await_log("lanes ready")
         stream.start()
-        address = next(
-            word.removeprefix("address=") for word in run.log.split() if "address=http" in word
-        )
-        await_until(lambda: "running" in states(address, steady), PATIENCE_S, "it is mirrored")
-        before = partitions(address, steady)
+        await_until(lambda: "running" in states(run, steady), PATIENCE_S, "it is mirrored")
+        before = partitions(run, steady)
         for number in range(ROUNDS):
             began = time.monotonic()
             with stream.measured() as found:
@@ -143,7 +138,7 @@ def test_a_reload_leaves_no_gap_in_the_stream_of_other_partitions(
             with stream.measured() as found:
                 time.sleep(time.monotonic() - began)  # the control window, of the same length
             usual += found
-        after = partitions(address, steady)
+        after = partitions(run, steady)
         stream.end()
         await_copied(source, steady, target, f"A.{steady}")
         assert run.stop() == 0
@@ -160,11 +155,10 @@ def applied(run: Running, many: int) -> bool:
     return run.log.count("file applied") == many
 
 
-def partitions(address: str, topic: str) -> list[Any]:
-    with urllib.request.urlopen(f"{address}/api/v1/partitions?search={topic}", timeout=60) as found:
-        items: list[Any] = msgspec.json.decode(found.read())["items"]
+def partitions(run: Running, topic: str) -> list[Any]:
+    items: list[Any] = run.api(f"partitions?topic={topic}")["items"]
     return items
 
 
-def states(address: str, topic: str) -> set[str]:
-    return {each["state"] for each in partitions(address, topic)}
+def states(run: Running, topic: str) -> set[str]:
+    return {each["state"] for each in partitions(run, topic)}
