@@ -12,7 +12,16 @@ import pytest
 
 from causeway.link_topics import Outlet
 from causeway.relay import Rate, Revoke, Throttle
-from causeway.relay.lane import connections, loop, reader, recovery_queue, relay, target, watches
+from causeway.relay.lane import (
+    connections,
+    limits,
+    loop,
+    reader,
+    recovery_queue,
+    relay,
+    target,
+    watches,
+)
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.loop import DRAIN_S
 from tests.harness.simulated_brokers import SOURCE
@@ -50,6 +59,8 @@ def simulated(seed: int, kind: Kind) -> Iterator[SimulatedDriver]:
         patch.setattr(recovery_queue, "recover", driver.recover)
         patch.setattr(watches, "offsets_at", driver.ends)
         patch.setattr(relay, "random", chance)
+        if kind.paced:
+            patch.setattr(limits, "PACE_PARTITION_S", limits.MOST_PACE_S)
         # Sets hold flows in the same order each time.
         patch.setattr(Flow, "__hash__", lambda flow: flow.assignment.partition)
         driver.start()

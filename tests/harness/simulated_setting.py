@@ -35,7 +35,8 @@ class Kind:
     several records may have so many bytes at the target, which no lane is told; `preserves`: how
     gaps are filled, if each record keeps its offset; `begins`: the least and most offset of the
     first one then; `filler_from`: see Preserve; `recompressed`: each assignment has another way of
-    compression, and the source's batches come in two codecs."""
+    compression, and the source's batches come in two codecs; `paced`: few partitions are fetched at
+    a pace, too."""
 
     links: int = 1
     partitions: int = 4
@@ -56,6 +57,7 @@ class Kind:
     begins: tuple[int, int] = (0, 0)
     filler_from: int | None = None
     recompressed: bool = False
+    paced: bool = False
     per_broker: int = 2
     round_trip_s: float = 0.03
 

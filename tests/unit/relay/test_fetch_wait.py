@@ -1,4 +1,5 @@
-"""How long a lane's fetch may wait at the source while some of its flows are held back."""
+"""How long a lane's fetch may wait at the source while some of its flows are held back, and when
+the next one is due."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from typing import Any, cast
 import pytest
 
 from causeway.relay import Rate, Throttle
+from causeway.relay.lane.limits import BUSY_BYTES, pace_s
 from causeway.relay.lane.outlet import OutletState
 from causeway.relay.lane.reader import SourceConnection, SourceKey
 from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, Relay
-from causeway.wire import Connection, FetchSession, SendQueue, fetch
+from causeway.wire import Connection, Fetched, FetchSession, SendQueue, fetch
 from tests.builders.relay import Wire, flow, open_relay
 
 BUFFER_BYTES = 64 << 20
@@ -38,6 +40,38 @@ class Waiting:
 def target(*, ready: bool = False, lacks: bool = False, rest_s: float = 0.0) -> Any:
     has_plenty = rest_s > 0.0
     return SimpleNamespace(ready=ready, lacks=lacks, has_plenty=has_plenty, rest_s=rest_s)
+
+
+class Answering(Wire):
+    """A connection to a source, whose broker has answered the last request with `size` bytes."""
+
+    size = 100
+
+    def receive(self) -> list[memoryview]:
+        return [memoryview((len(self.sent) - 1).to_bytes(4) + bytes(self.size - 4))]
+
+
+class Session(FetchSession):
+    def parse(self, _: memoryview) -> tuple[int, list[Fetched]]:
+        return 0, []
+
+
+def source(wire: Wire) -> SourceConnection:
+    session = Session(
+        version=fetch.HIGHEST_VERSION,
+        client_id=b"c",
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        read_committed=True,
+    )
+    return SourceConnection(cast(Connection, wire), session, 1 << 20)
+
+
+def attach(relay: Relay, sources: list[SourceConnection]) -> None:
+    relay._look_at = float("inf")  # overdue answers do not matter
+    keys = [SourceKey("A->B", "a", node, True, 500, 1, 1 << 20) for node in range(len(sources))]
+    relay.connections._sources = dict(zip(keys, sources, strict=True))
 
 
 @pytest.fixture
@@ -79,44 +113,60 @@ def test_one_flow_whose_target_is_slow_leaves_the_others_room(relay: Relay) -> N
 def test_a_throttled_link_is_read_over_all_of_its_connections(relay: Relay) -> None:
     """Whichever of them comes first has records without end."""
     relay.throttle(Throttle(rates=(Rate(link="A->B", topic=None, bytes_per_s=1e6),)))
-    relay._look_at = float("inf")
     random.seed(0)
-    sources = [
-        SourceConnection(
-            cast(Connection, Wire()),
-            FetchSession(
-                version=fetch.HIGHEST_VERSION,
-                client_id=b"c",
-                max_wait_ms=500,
-                min_bytes=1,
-                max_bytes=1 << 20,
-                read_committed=True,
-            ),
-            1 << 20,
-        )
-        for _ in range(3)
-    ]
+    sources = [source(Wire()) for _ in range(3)]
     read = dict.fromkeys(sources, 0)
-    keys = [SourceKey("A->B", "a", node, True, 500, 1, 1 << 20) for node in range(len(sources))]
-    relay.connections._sources = dict(zip(keys, sources, strict=True))
-    for partition, source in enumerate(sources):
-        source.add(flow(partition))
+    attach(relay, sources)
+    for partition, each in enumerate(sources):
+        each.add(flow(partition))
     now = time.monotonic()
     for _ in range(1000):
         now += 0.01
         relay.turn((), now)
-        for source in sources:
-            if source.waiting:  # and answered at once
-                for (topic, partition), one in source.flows.items():
-                    asked = source.session._cursors.get((topic, partition))
+        for each in sources:
+            if each.waiting:  # and answered at once
+                for (topic, partition), one in each.flows.items():
+                    asked = each.session._cursors.get((topic, partition))
                     if asked is not None:
                         relay._throttles.took(one, asked.max_bytes)
-                        read[source] += asked.max_bytes
-                        source._news[topic, partition] = None
-                source._correlation_id = None
+                        read[each] += asked.max_bytes
+                        each._news[topic, partition] = None
+                each._correlation_id = None
     relay.connections._sources = {}
     assert sum(read.values()) <= 11e6
     assert all(size > 1e6 for size in read.values()), list(read.values())
+
+
+def test_many_partitions_that_bring_little_are_asked_about_at_a_pace(relay: Relay) -> None:
+    """So a request brings the records of many. A backlog does not wait, and no record that follows
+    after a pause."""
+    wire = Answering()
+    trickling = source(wire)
+    for partition in range(500):
+        trickling.add(flow(partition))
+    attach(relay, [trickling])
+
+    def answer(size: int) -> None:
+        wire.size = size
+        list(trickling.receive())
+
+    def requests(now: float) -> int:
+        relay.turn((), now)
+        return len(wire.sent)
+
+    now = 1000.0
+    assert requests(now) == 1
+    assert relay.due_at == float("inf"), "its answer is awaited"
+    answer(100)
+    assert requests(now + 0.001) == 1
+    due_at = relay.due_at
+    assert due_at == now + pace_s(500, 100)
+    assert requests(due_at) == 2
+    answer(100)
+    assert requests(due_at + 0.5) == 3, "the answer came after a pause"
+    answer(BUSY_BYTES + 1)
+    assert requests(due_at + 0.501) == 4
+    relay.connections._sources = {}
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causeway.relay.lane.limits import (
+    BUSY_BYTES,
     FIRST_ANSWER_BYTES,
+    MOST_PACE_S,
     MOST_SESSIONS,
     answer_bytes,
     next_answer_bytes,
+    pace_s,
     partition_bytes,
     requests,
     sessions,
@@ -64,3 +67,12 @@ def test_no_answer_is_ever_asked_to_hold_more_than_it_may(
     for got, took_s in answers:
         asked = next_answer_bytes(asked, most, got, took_s, round_trip_s)
         assert min(FIRST_ANSWER_BYTES, most) <= asked <= most
+
+
+def test_a_session_of_many_partitions_that_bring_little_is_asked_at_a_pace() -> None:
+    paces = [pace_s(partitions, 10_000) for partitions in (0, 1, 4, 50, 200, 500, 5_000)]
+    assert paces[:4] == [0.0, 0.0, 0.0, 0.0], "a busy partition of a few waits for nothing"
+    assert 0.0 < paces[4] < paces[5] <= paces[6] == MOST_PACE_S <= 0.02
+    assert pace_s(500, BUSY_BYTES) > 0.0 == pace_s(500, BUSY_BYTES + 1), (
+        "a backlog waits for nothing"
+    )

@@ -26,7 +26,7 @@ def test_answers_that_take_long_do_not_keep_it_from_the_driver(
 
     control = SimpleNamespace(address="127.0.0.1", send=None, receive=receive)
     lane = LaneLoop(0, cast(Any, control), "secret")
-    lane._relay = cast(Any, SimpleNamespace(unfinished=False))
+    lane._relay = cast(Any, SimpleNamespace(unfinished=False, due_at=float("inf")))
     monkeypatch.setattr(lane, "_turn", lambda _, at: turns.append(at))
     monkeypatch.setattr(time, "monotonic", lambda: now)
     pairs = [socket.socketpair() for _ in range(8)]
@@ -49,13 +49,16 @@ def test_answers_that_take_long_do_not_keep_it_from_the_driver(
 
 
 @pytest.mark.parametrize("unfinished", [False, True])
-def test_a_lane_with_batches_to_compress_does_not_wait(unfinished: bool) -> None:
+def test_a_lane_with_something_to_send_does_not_wait(unfinished: bool) -> None:
     control = SimpleNamespace(address="127.0.0.1", send=None)
     lane = LaneLoop(0, cast(Any, control), "secret")
     lane._report_at = time.monotonic() + 3600
-    lane._relay = cast(Any, SimpleNamespace(unfinished=unfinished))
+    relay = SimpleNamespace(unfinished=unfinished, due_at=float("inf"))
+    lane._relay = cast(Any, relay)
     try:
         assert lane._timeout() == (0.0 if unfinished else TICK_S)
+        relay.due_at = time.monotonic() + TICK_S / 2
+        assert lane._timeout() <= TICK_S / 2, "a request is due before"
     finally:
         lane._helpers.close()
         lane._selector.close()

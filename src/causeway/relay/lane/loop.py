@@ -235,7 +235,8 @@ class LaneLoop:
             return TICK_S
         if self._relay.unfinished:
             return 0.0
-        return max(0.0, min(TICK_S, self._report_at - time.monotonic()))
+        due_at = min(self._report_at, self._relay.due_at)
+        return max(0.0, min(TICK_S, due_at - time.monotonic()))
 
     def _turn(self, relay: Relay, now: float) -> None:
         relay.turn(self._flows.values(), now)

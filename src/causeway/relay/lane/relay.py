@@ -87,6 +87,7 @@ class Relay:
         self._throttles = Throttles()
         self._quotas = Quotas(self._touched)
         self._look_at = 0.0
+        self.due_at = float("inf")  # monotonic: a request that was put off is due then
         self._filling = GapFiller(
             self.connections, helpers, selector, lease, self._recovery, self._touched
         )
@@ -113,7 +114,11 @@ class Relay:
         sources = self.connections.sources
         if self._throttles:  # else the first one would get all that they share
             random.shuffle(sources)
+        self.due_at = float("inf")
         for source in sources:
+            if not source.waiting and now < source.paced_until:
+                self.due_at = min(self.due_at, source.paced_until)
+                continue
             free = not source.waiting and now >= source.throttled_until
             if free or source.connection.wants_write:
                 self._guard(source, source.request, self._allowance(now), now)
