@@ -1,7 +1,8 @@
 """What signals do to a run.
 
-SIGTERM and SIGINT end a run in good order, a second one ends it at once. SIGHUP has the file read
-again. If the terminal of the run is gone, SIGHUP ends the run (`daemon(7)`, `nohup(1)`).
+SIGTERM and SIGINT end a run in good order, a second one ends it at once. After SIGHUP the run
+reads its file again. If the terminal of the run is gone, SIGHUP ends the run (`daemon(7)`,
+`nohup(1)`).
 """
 
 from __future__ import annotations

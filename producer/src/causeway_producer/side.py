@@ -107,7 +107,7 @@ class Side:
         return least
 
     def trouble(self) -> str:
-        """Why it lacks a new token, else the reason of its last trouble."""
+        """Why the side has no new token, else the reason of its last trouble."""
         login = token_login(self._options.producer)
         return (login.failed if login is not None else "") or self.reason
 

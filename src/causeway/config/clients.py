@@ -151,14 +151,14 @@ SECURITY = texts(
         "sasl.login.callback.handler.class": "Class of Kafka, Strimzi, Google or Amazon that gets"
         " tokens. Causeway runs no Java class: it does the same work itself.",
         "sasl.kerberos.service.name": "First part of the brokers' principals, usually `kafka`.",
-        "sasl.kerberos.kinit.cmd": "Program that renews the ticket of a ticket cache: it is run"
-        " with `-R`. Default: `/usr/bin/kinit`.",
+        "sasl.kerberos.kinit.cmd": "Program that renews the ticket of a ticket cache."
+        " Causeway runs it with `-R`. Default: `/usr/bin/kinit`.",
         "sasl.kerberos.ticket.renew.window.factor": "Share of the life of a ticket cache's ticket"
-        " after which it is renewed. Default: 0.8.",
-        "sasl.kerberos.ticket.renew.jitter": "Share of the life by which the renewal is later at"
-        " most, at random. Default: 0.05.",
-        "sasl.kerberos.min.time.before.relogin": "Milliseconds between two attempts to renew a"
-        " ticket; fewer if it expires before. Default: 60000.",
+        " after which Causeway renews the ticket. Default: 0.8.",
+        "sasl.kerberos.ticket.renew.jitter": "Largest share of the life by which the renewal is"
+        " later, at random. Default: 0.05.",
+        "sasl.kerberos.min.time.before.relogin": "Least milliseconds between two attempts to renew"
+        " a ticket; fewer if the ticket expires before. Default: 60000.",
         "causeway.krb5.conf": "Kerberos' configuration file. Default: that of the environment"
         " (`KRB5_CONFIG`, or `java.security.krb5.conf` in `KAFKA_OPTS`), else `/etc/krb5.conf`.",
         "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https), or `file:///PATH`"

@@ -18,7 +18,7 @@ from causeway.logins.jwt import expiry_of
 from causeway.logins.oauth import oauth_tokens
 from causeway.logins.tokens import Token
 
-_UNKNOWN_LIFE_S = 60.0  # for which a token is used that does not say how long it lasts
+_UNKNOWN_LIFE_S = 60.0  # of a token that does not state its life
 
 
 def bearer_token(

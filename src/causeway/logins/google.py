@@ -1,8 +1,8 @@
 """Tokens for Google's Managed Service for Apache Kafka.
 
-The broker takes no plain access token of Google. It takes one in the form of a JWT, in the place of
-whose signature is the access token, as Google's handler for Java clients sends it
-(`GcpLoginCallbackHandler` in github.com/googleapis/managedkafka):
+The broker takes no plain access token of Google. It takes a JWT that has the access token in the
+place of its signature, as Google's handler for Java clients sends it (`GcpLoginCallbackHandler` in
+github.com/googleapis/managedkafka):
 
     base64url({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"})
     . base64url({"exp": …, "iat": …, "iss": "Google", "scope": "kafka", "sub": <account>})
@@ -47,7 +47,7 @@ class GoogleCredentials:
         """A new token. Raises AuthenticationError if Google refuses the credentials,
         UnreachableError (retriable) if the token's issuer does not answer in `timeout_s`,
         PrerequisiteError if google-auth is not installed on this machine. A program that gives
-        tokens has the time that the credentials give it."""
+        tokens may take as long as its credentials file says."""
         try:
             import google.auth.exceptions as errors  # needed by few
             from google.auth.transport.requests import Request

@@ -148,7 +148,7 @@ class TicketRenewer:
     def turn(self) -> float:
         """Renews the ticket if it is time. Returns the seconds until the next turn."""
         now, ticket = time.time(), self._read()
-        if ticket is None or ticket.end <= now:  # a login says so
+        if ticket is None or ticket.end <= now:  # the next login reports it
             return _LOOK_S
         if ticket.renew_until <= ticket.end:
             self._warn_of_end(ticket)

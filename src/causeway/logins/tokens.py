@@ -60,7 +60,7 @@ class Tokens:
 
 # Each renewed file with an assertion makes another key.
 _MOST_SHARED = 256
-_shared: dict[Hashable, Tokens] = {}  # the one that was used last is the last
+_shared: dict[Hashable, Tokens] = {}  # in the order of their last use
 _shared_lock = threading.Lock()
 
 

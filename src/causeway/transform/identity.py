@@ -193,8 +193,8 @@ def _files(module: str, path: Path) -> dict[str, Path]:
 
 
 def _elsewhere(files: Mapping[str, Path]) -> dict[str, Path | None]:
-    """The other modules that `files` need, by name, as far as folders of PYTHONPATH have them; None
-    for the rest."""
+    """By name, the files of the other modules that `files` import from folders of PYTHONPATH. None:
+    no such folder has the module."""
     own = sysconfig.get_path("stdlib")
     folders = [Path(each) for each in sys.path if each and not each.startswith(own)]
     folders = [each for each in folders if each.is_dir() and not _has_libraries(each)]

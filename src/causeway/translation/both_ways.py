@@ -165,7 +165,7 @@ class GroupsBothWays:
         self._clear: dict[TopicPartition, _Clear] = {}
         self._mapped: dict[TopicPartition, MappedCourse] = {}
         self._whole: frozenset[TopicPartition] = frozenset()
-        self._last: TopicPartition | None = None  # that had time in a look
+        self._last: TopicPartition | None = None  # the last one that had time
         self.again: Mapping[str, Again] = {}
         self.unfinished = False
 

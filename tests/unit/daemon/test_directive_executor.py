@@ -357,8 +357,8 @@ def test_a_driver_restarts_before_it_steps_down_also_after_a_reload(begin: Begin
 def test_a_restart_that_was_carried_out_before_a_reload_is_not_carried_out_again(
     begin: Begin,
 ) -> None:
-    """The look that takes the partitions up has not followed yet, so it is not applied. The next
-    executor reads it again, and then a new one."""
+    """The restart is not applied before the next look. The next executor reads the restart again,
+    and then a new restart."""
     found, log = begin(BEFORE)
     log.comes(6, DirectiveKind.RESTART, Scope("orders"))
     assert found.wanted.wait(60)
