@@ -14,7 +14,7 @@ from causeway.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
 from causeway.config import LinkSettings, RunSettings
 from causeway.control import CreateTopic, MirroredTopic, Transforms, topics
 from causeway.daemon import Sides
-from causeway.daemon.partitions import discovery, reconcile
+from causeway.daemon.partitions import claiming, discovery, reconcile
 from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.partitions.decisions import (
     RunOptions,
@@ -36,6 +36,8 @@ LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED = 5, 29
 
 class Brokers:
     """Asked for a topic by its name, they answer with its error."""
+
+    timeout_s = 30.0
 
     def __init__(self, errors: dict[str, CausewayError | None], topic_id: str = "") -> None:
         self.errors, self.topic_id = errors, topic_id
@@ -115,8 +117,15 @@ def test_a_start_wish_counts_once_for_the_topics_of_the_first_look(
 class Quiet:
     """A fleet, and a leadership, of which nothing is wanted here."""
 
-    alone_in_s, alone_at, progress_lost = 0.0, 0.0, False
+    alone_at, progress_lost = 0.0, False
     clusters = ClusterIds()
+
+    @property
+    def alone_in_s(self) -> float:
+        return max(0.0, self.alone_at - time.monotonic())
+
+    def on_lanes(self, keys: Collection[Any]) -> set[Any]:
+        return set()
 
     def add(self, assignments: Iterable[Any]) -> None:
         assert not list(assignments)
@@ -294,6 +303,29 @@ def test_a_restart_that_adopts_holds_through_a_reload_before_the_next_look(
     later.begin()
     later.look()
     assert wishes[1:] == [Wish()]
+
+
+@pytest.mark.parametrize("on_lane", [True, False])
+def test_a_changed_transform_waits_for_lanes_that_still_have_the_partition(
+    monkeypatch: pytest.MonkeyPatch, on_lane: bool
+) -> None:
+    """A term that ended at once does not wait for its lanes, which may still send."""
+    registry, known = Registry("A->B"), records.progress().replace(transform="ff")
+    registry.begin(ProgressContents(partitions={known.source: known}))
+    if on_lane:
+        monkeypatch.setattr(Quiet, "on_lanes", lambda _, keys: set(keys))
+    places = {known.source: records.EMPTY}
+    monkeypatch.setattr(discovery, "find_places", lambda *_: places)
+    looked: list[Any] = []
+
+    def places_behind(changed: Any, *_: Any, **__: Any) -> dict[TopicPartition, None]:
+        looked.append(changed)
+        return {known.source: None}
+
+    monkeypatch.setattr(claiming, "places_behind", places_behind)
+    found = _intake(monkeypatch, registry, replace(records.TOPIC, partitions=1)).look()
+    assert bool(looked) is not on_lane
+    assert [each.topic for each in found.problems] == ([str(known.source)] if on_lane else [])
 
 
 def _fail(_: object) -> None:

@@ -271,8 +271,11 @@ def test_what_is_held_goes_to_no_lane_and_is_known_to_be_on_none(fleet: Fleet) -
     assert not one.has()
     keys = [assignment(n).key for n in range(2)]
     assert fleet.recall(keys, LEASE_S).keys() == set(keys)
+    assert fleet.on_lanes(keys) == set()
     fleet.add([assignment(0)])
     assert one.has() == {0}
+    fleet.remove(keys, 0.0)
+    assert fleet.on_lanes(keys) == {keys[0]}, "it has not let go yet"
 
 
 def test_lanes_hear_of_no_limit_of_a_link_that_has_ended(fleet: Fleet) -> None:

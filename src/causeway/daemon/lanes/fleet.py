@@ -152,11 +152,14 @@ class Fleet:
                     tracked.held, tracked.going_to = True, None
                     self._waiting.pop(key, None)
             self._revoke(keys, timeout_s)
-            return {
-                key: tracked.assignment.settled
-                for key in keys
-                if (tracked := self._tracked.get(key)) is not None and tracked.lane is None
-            }
+            free = self._tracked.keys() & set(keys) - self.on_lanes(keys)
+            return {key: self._tracked[key].assignment.settled for key in free}
+
+    def on_lanes(self, keys: Collection[Key]) -> set[Key]:
+        """Those of `keys` that a lane still has."""
+        with self._lock:
+            known = ((key, self._tracked.get(key)) for key in keys)
+            return {key for key, each in known if each is not None and each.lane is not None}
 
     def tell(self, ended: StageEnded) -> None:
         """Informs the lane of the stage."""

@@ -115,10 +115,7 @@ class Reconciler:
     def look(self) -> Found:
         """Looks at both clusters and applies the changes. Raises CausewayError; LeadershipLostError
         if another driver leads."""
-        if self._begun:
-            self.settle()
-        else:
-            self._begin()
+        (self.settle if self._begun else self._begin)()
         self._let_go_of_concerned()
         found = discovery.look(
             self._sides,
@@ -138,6 +135,9 @@ class Reconciler:
             for partition in range(topic.partitions)
             if self._registry.lacks(TopicPartition(topic.source, partition))
         ]
+        if self._fleet.on_lanes([(self._link.name, topic.source, n) for topic, n in wanted]):
+            # Of a term that ended at once: they may still send.
+            self._leadership.alone_at = max(self._leadership.alone_at, time.monotonic() + 1.0)
         led = routing.led_to(self._registry.known().values())
         left = self._registry.left()
         for at, progress in left.partitions.items():
