@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 
-from causeway.config import AwsSettings
-from causeway.logins.aws import iam_token
 from causeway_producer import DualProducer
 from tests.harness.command import causeway
 from tests.harness.kafka.certificates import Certificates, create_certificates
@@ -26,6 +24,7 @@ from tests.harness.kafka_tools import KafkaTools
 from tests.harness.msk.aws import REGION, Services, aws_services
 from tests.harness.msk.gate import MECHANISMS, Gates, Rules
 from tests.harness.msk.library import msk_library
+from tests.harness.msk.signatures import Key
 from tests.harness.running import (
     PATIENCE_S,
     Running,
@@ -377,8 +376,10 @@ def test_sparks_source_and_sink_log_in(
     assert rules.refused == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("calm")
-def test_a_dual_producer_logs_in_by_oauthbearer(
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_dual_producer_logs_in(
     msk: LocalCluster,
     rules: Rules,
     certificates: Certificates,
@@ -388,25 +389,22 @@ def test_a_dual_producer_logs_in_by_oauthbearer(
     prefix: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    mechanism: str,
 ) -> None:
-    """librdkafka asks the application's `oauth_cb` for tokens, first and before they expire."""
+    """librdkafka gets a token by OAUTHBEARER with both mechanisms. Sessions last for four seconds,
+    and tokens for five: both end while the producer runs."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    given: list[str] = []
-
-    def token(_: str) -> tuple[str, float]:
-        given.append(iam_token(AwsSettings(), "M", "localhost", 60))
-        return given[-1], time.time() + 4
-
-    token("")  # confluent-kafka waits ten seconds for the first one: botocore must be loaded
-
+    for module in ("aws", "bearer"):
+        monkeypatch.setattr(f"causeway.logins.{module}.LIFE_S", 5)
+    heard: list[object] = []
     side = {
         "bootstrap.servers": msk.bootstrap,
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(certificates.ca),
-        "sasl.mechanism": "OAUTHBEARER",
-        "oauth_cb": token,
+        **login(mechanism, f'awsRoleArn="{ROLE}"'),
         "log_level": 0,
+        "error_cb": heard.append,
     }
     topic = f"{prefix}both"
     inside = KafkaTools(msk.internal_bootstrap)
@@ -416,13 +414,74 @@ def test_a_dual_producer_logs_in_by_oauthbearer(
     rules.session_ms = SESSION_MS
     with DualProducer(side, other, spool=tmp_path / "spool", settle_s=0.5) as producer:
         producer.produce(topic, b"first")
-        producer.flush(60)
-        asked = len(given)
-        await_until(lambda: len(given) > asked, PATIENCE_S, "a renewed token")
-        producer.produce(topic, b"second")
-        producer.flush(60)
+        assert producer.flush(60) == 0
+        before, since = len(rules.logins), time.monotonic()
+
+        def outlived() -> bool:
+            producer.produce(topic, b"more")
+            assert producer.flush(60) == 0
+            return len(rules.logins) > before + 2 and time.monotonic() - since > 15
+
+        await_until(outlived, PATIENCE_S, "new sessions with new tokens")
     assert_same(inside, topic, target, topic)
-    assert rules.refused == []
+    assert (rules.refused, heard) == ([], [])
+    assert {each.mechanism for each in rules.logins[before:]} == {"OAUTHBEARER"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("calm")
+def test_a_dual_producer_goes_on_with_another_session_name(
+    msk: LocalCluster,
+    rules: Rules,
+    services: Services,
+    certificates: Certificates,
+    target: KafkaTools,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """EKS Pod Identity gives another name with each renewal. A broker does not take another name on
+    an open connection, so librdkafka opens a new one."""
+    keys = [services.add(f"AKIA{name}", SECRET) for name in ("ONE", "TWO")]
+    for name, value in {**services.environment(), "AWS_REGION": REGION}.items():
+        monkeypatch.setenv(name, value)
+    for module in ("aws", "bearer"):
+        monkeypatch.setattr(f"causeway.logins.{module}.LIFE_S", 5)
+    side = {
+        "bootstrap.servers": msk.bootstrap,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(certificates.ca),
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "log_level": 0,
+    }
+    topic = f"{prefix}names"
+    inside = KafkaTools(msk.internal_bootstrap)
+    for tools in (inside, target):
+        tools.create_topic(topic)
+    other = {"bootstrap.servers": target_cluster.bootstrap, "log_level": 0}
+    rules.session_ms = SESSION_MS
+
+    def use(key: Key) -> None:
+        for name, value in services.environment_of(key).items():
+            monkeypatch.setenv(name, value)
+
+    use(keys[0])
+    with DualProducer(side, other, spool=tmp_path / "spool", settle_s=0.5) as producer:
+        producer.produce(topic, b"first")
+        assert producer.flush(60) == 0
+        use(keys[1])
+
+        def goes_on() -> bool:
+            producer.produce(topic, b"more")
+            assert producer.flush(60) == 0
+            return rules.logins[-1].key == keys[1]
+
+        await_until(goes_on, PATIENCE_S, "a session of the second key")
+        producer.produce(topic, b"last")
+        assert producer.close(60)
+    assert_same(inside, topic, target, topic)
+    assert set(rules.refused) <= {f"{keys[0].principal} to {keys[1].principal}"}
 
 
 @pytest.mark.slow

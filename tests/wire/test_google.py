@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +60,38 @@ def test_a_service_account(cluster: LocalCluster, google: GoogleStandIn) -> None
         assert connection.session_expires_at is not None
         assert connection.session_expires_at - time.monotonic() > 3000
     assert google.issued == 1
+
+
+def test_an_impersonated_account(
+    cluster: LocalCluster, google: GoogleStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from google.auth import iam
+
+    monkeypatch.setattr(iam, "_IAM_ENDPOINT", google.impersonation)
+    enter(cluster, google.impersonated(google.key_of_service_account()))
+    assert len(google.impersonators) == 1
+
+
+def test_a_workload_identity_with_a_program(
+    cluster: LocalCluster, google: GoogleStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = {"version": 1, "success": True, "id_token": "x"}
+    token["token_type"] = "urn:ietf:params:oauth:token-type:jwt"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(token)}'\n")
+    program.chmod(0o700)
+    text = google.workload_identity({"executable": {"command": str(program)}})
+    with pytest.raises(AuthenticationError, match="GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES=1"):
+        enter(cluster, text)
+    monkeypatch.setenv("GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "1")
+    enter(cluster, text)
+    assert len(google.impersonators) == 1
+
+
+def enter(cluster: LocalCluster, credentials: str) -> None:
+    google = GoogleSettings(credentials=Secret(credentials))
+    with Cluster(client(cluster, SaslSettings(mechanism="OAUTHBEARER", google=google))) as entered:
+        entered.bootstrap_check()
 
 
 def test_an_access_token_alone_is_refused(cluster: LocalCluster) -> None:
