@@ -143,3 +143,13 @@ def test_the_producer_s_wheel_brings_confluent_kafka_and_nothing_else(tmp_path: 
     words = [python, "-c", program]
     said = subprocess.run(words, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
     assert said.split() == ["DualProducer", __version__]
+    program = (
+        "from causeway_producer import DualProducer\n"
+        "sides = [{'bootstrap.servers': side, 'sasl.mechanism': 'AWS_MSK_IAM'} for side in 'ab']\n"
+        "try: DualProducer(*sides, spool='spool')\n"
+        "except Exception as error: print(error)\n"
+    )
+    words = [python, "-c", program]
+    said = subprocess.run(words, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert "AWS_MSK_IAM is a login of Causeway, and the package causeway is not installed" in said
+    assert "pip install 'causeway-producer[logins]'" in said
