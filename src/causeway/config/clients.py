@@ -154,11 +154,11 @@ SECURITY = texts(
         "sasl.kerberos.kinit.cmd": "Program that renews the ticket of a ticket cache."
         " Causeway runs it with `-R`. Default: `/usr/bin/kinit`.",
         "sasl.kerberos.ticket.renew.window.factor": "Share of the life of a ticket cache's ticket"
-        " after which Causeway renews the ticket. Default: 0.8.",
+        " after which Causeway renews the ticket: with the jitter, 0.95 at most. Default: 0.8.",
         "sasl.kerberos.ticket.renew.jitter": "Largest share of the life by which the renewal is"
         " later, at random. Default: 0.05.",
         "sasl.kerberos.min.time.before.relogin": "Least milliseconds between two attempts to renew"
-        " a ticket; fewer if the ticket expires before. Default: 60000.",
+        " a ticket: 5000 or more, and 5000 if the ticket expires before. Default: 60000.",
         "causeway.krb5.conf": "Kerberos' configuration file. Default: that of the environment"
         " (`KRB5_CONFIG`, or `java.security.krb5.conf` in `KAFKA_OPTS`), else `/etc/krb5.conf`.",
         "sasl.oauthbearer.token.endpoint.url": "URL of the token endpoint (https), or `file:///PATH`"

@@ -113,8 +113,9 @@ class AwsSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TicketRenewal:
     """How a process renews the ticket of its ticket cache, the file `path`: by `command` -R, once
-    the share `window` of the ticket's life is over, or later by a random share of up to `jitter`.
-    Two attempts are `least_ms` apart, or less if the ticket expires sooner."""
+    the share `window` of the ticket's life is over, or later by a random share of up to `jitter`,
+    but not after 95 % of the life. Two attempts are at least `least_ms` and 5 s apart, or 5 s if
+    the ticket expires sooner."""
 
     path: str
     command: str = "/usr/bin/kinit"

@@ -82,9 +82,9 @@ BUSY_BYTES: Final = 64 * 1024  # a larger answer is part of a backlog, or worth 
 
 
 def pace_s(partitions: int, got: int) -> float:
-    """The least time from one fetch request to the next of a session with so many partitions, after
-    an answer that `got` so many bytes. So if many partitions get a few records each, an answer has
-    those of many partitions. If records come more rarely than that, no record waits."""
+    """The least time from one fetch request of a session to the next, after an answer of `got`
+    bytes. So if many partitions get a few records each, an answer has the records of many
+    partitions. If records come more rarely than that, no record waits."""
     pace = partitions * PACE_PARTITION_S
     return 0.0 if got > BUSY_BYTES or pace < LEAST_PACE_S else min(pace, MOST_PACE_S)
 
