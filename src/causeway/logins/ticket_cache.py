@@ -205,7 +205,7 @@ class TicketRenewer:
         self._warn(
             ticket,
             f"it expires at {_utc(ticket.end)}, and {why}",
-            "run kinit again before (kinit -r LIFE for a renewable ticket), or use a keytab",
+            "run kinit again before then (kinit -r LIFE for a renewable ticket), or use a keytab",
         )
 
     def _warn(self, about: object, cause: str, remedy: str) -> None:

@@ -182,7 +182,8 @@ def test_a_ticket_that_cannot_be_renewed_gets_one_warning(
     assert machine.called == []
     assert caplog.messages == [
         "renew the ticket of A's ticket cache: it expires at 2023-11-14 22:30:00 UTC, and"
-        f" {why} (run kinit again before (kinit -r LIFE for a renewable ticket), or use a keytab)"
+        f" {why} (run kinit again before then (kinit -r LIFE for a renewable ticket), or use a"
+        " keytab)"
     ]
     machine.file.write_bytes(cache(NOW + 900, flags=OTHER))
     renewer.turn()
