@@ -59,6 +59,8 @@ class Log:
         self.refused: CausewayError | None = None
         self.registry = Registry("A->B")
         self._looked = threading.Condition()
+        # What the next look reads: changes of the directives, each with the end after it.
+        self._read: list[tuple[Callable[[LinkDirectives], LinkDirectives], int]] = []
 
     def look(self) -> list[tuple[int, Directive]]:
         with self._looked:
@@ -67,6 +69,10 @@ class Log:
             if self.refused is not None:
                 raise self.refused
             come, self.coming = self.coming, []
+            for directives, end in self._read:
+                self.directives, self.end = directives(self.directives), end
+                self.topic_id = TOPIC_ID if self.topic_id == NO_TOPIC_ID else self.topic_id
+            self._read.clear()
             return come
 
     def await_looks(self, more: int) -> None:
@@ -84,8 +90,7 @@ class Log:
     ) -> None:
         with self._looked:
             wish = directive(kind, scope, **fields)
-            self.directives = self.directives.with_all([(wish.key, wish)])
-            self.topic_id, self.end = TOPIC_ID, offset + 2
+            self._read.append((lambda known: known.with_all([(wish.key, wish)]), offset + 2))
             self.coming.append((offset, wish))
 
     def leaves(self, offset: int, kind: DirectiveKind, scope: Scope) -> None:
@@ -450,6 +455,7 @@ def test_a_promotion_whose_command_has_died_is_released(
         )
     )
     log.comes(0, DirectiveKind.FENCE)
+    log.await_looks(1)
     log.directives = LinkDirectives({each.key: each for each in (before, dead, done)})
     log.await_looks(3)
     assert list(log.directives.by_key.values()) == [before, done]
