@@ -28,11 +28,11 @@ class OffsetNote(StrEnum):
     BEFORE = "before the mirror"
     SHARED = "several feed it"
     TRANSFORMED = "transformed"  # only a lane can count what the transform makes of the records
-    LOGS_INCOMPLETE = "logs no longer tell"
+    LOGS_INCOMPLETE = "logs incomplete"
     UNREACHABLE = "not reachable"
     LOST = "lost on the target"
     STOPPED = "stopped"
-    RECREATED = "made anew"
+    RECREATED = "recreated"
     BY_KEY = "keys decide"
     AT_LEAST_ONCE = "at least once"
     NOT_BEGUN = "not begun"

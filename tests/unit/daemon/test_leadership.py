@@ -76,7 +76,7 @@ class Broker:
         self.producer_id, self._epoch = self.producer_id + 1, -1
 
     def lose_topic(self) -> None:
-        """Deleted and made anew; a log takes any first sequence of a producer that it lacks."""
+        """Deleted and recreated; a log takes any first sequence of a producer that it lacks."""
         self.batches, self.end, self._next, self.epochs = [], 0, {}, {}
 
     def produce_batch(self, at: TopicPartition, batch: bytes, **_: bool) -> int:

@@ -34,7 +34,7 @@ def test_it_begins_there_once() -> None:
 
 
 def test_the_place_is_one_of_the_topic_that_was_there_then() -> None:
-    """In one that was made anew since, records before that offset would be left out."""
+    """In one that was recreated since, records before that offset would be left out."""
 
     def begins(start: ClaimStart) -> Begin:
         found = decide(TOPIC, 0, None, EMPTY, LINK, Wish(), start=start)

@@ -74,7 +74,7 @@ def transformed(*more: Outlet, by: str | None = "old", **changes: Any) -> Partit
 
 
 def test_the_same_transform_goes_on_and_leads_where_it_did() -> None:
-    """What it has led to is neither another number of partitions nor the mirror made anew."""
+    """What it has led to is neither another number of partitions nor the mirror recreated."""
     known = transformed(routed())
     assert decide(TOPIC, 0, known, BEGUN, LINK, NO_WISH, transform="old") == GoOn(progress=known)
     assert not is_other(TOPIC, known)

@@ -153,12 +153,12 @@ def test_without_a_driver_no_partition_runs(driver: DriverStatus | None) -> None
 
 
 def test_a_partition_that_needs_a_decision_is_shown_with_and_without_a_driver() -> None:
-    stopped = PROGRESS.replace(state=State.STOPPED, reason="made anew")
+    stopped = PROGRESS.replace(state=State.STOPPED, reason="recreated")
 
     for driver in (RUNNING, GONE, None):
         assert (judge(stopped, driver=driver).state, judge(stopped, driver=driver).reason) == (
             State.STOPPED,
-            "made anew",
+            "recreated",
         )
 
 

@@ -271,16 +271,16 @@ def test_a_look_up_is_not_begun_again_where_the_map_was_thinned_out(
 
 
 @pytest.mark.parametrize(
-    "what", ["stopped", "source made anew", "target made anew", "not placed", "begins"]
+    "what", ["stopped", "source recreated", "target recreated", "not placed", "begins"]
 )
 def test_nothing_is_said_where_the_map_may_be_another_logs(what: str) -> None:
-    """What a group has committed on a topic made anew, or on another end of its log, has nothing to
+    """What a group has committed on a topic recreated, or on another end of its log, has nothing to
     do with what was mirrored."""
     registry, source, target = Mapped(), LitLogs(), LitLogs()
     registry.stopped = what == "stopped"
     registry.placed = what != "not placed"
     registry.begins = what == "begins"
-    for logs in {"source made anew": [source], "target made anew": [target]}.get(what, []):
+    for logs in {"source recreated": [source], "target recreated": [target]}.get(what, []):
         logs.topic_id = "c" * 32
     translator = translator_at(source, target, registry)
 
