@@ -297,7 +297,9 @@ def test_recreated_topics(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
         init(self, topic, "c" * 32 if topic_id == replaced else topic_id, *more)
 
     monkeypatch.setattr(FakeCluster, "__init__", anew)
-    assert f"the {side} topic was deleted and recreated" in refused(world)
+    why = refused(world)
+    assert f"the {side} topic was deleted and recreated" in why
+    assert ("causeway restart --refill" in why) is (side == "source")
 
 
 def test_topics_whose_ids_were_not_known_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -324,12 +324,11 @@ def _leaders(
         topic = topics.get(place.topic)
         partition = topic.partitions.get(place.partition) if topic else None
         if topic is not None and topic.error is None and not same_topic(topic.topic_id, topic_id):
-            leaders[place] = DivergedError(
-                "resume",
-                str(place),
-                f"the {side} topic was deleted and recreated",
-                remedy="start with --adopt or --from to mirror the new one",
-            )
+            remedy = "start with --adopt or --from to mirror the new one"
+            if side == "source":
+                remedy += f"; to preserve its offsets, `causeway restart --refill {place.topic}`"
+            cause = f"the {side} topic was deleted and recreated"
+            leaders[place] = DivergedError("resume", str(place), cause, remedy=remedy)
         elif topic is None or partition is None or topic.error is not None:
             code, cause = codes.UNKNOWN_TOPIC_OR_PARTITION, f"the {side} topic does not exist"
             leaders[place] = not_settled(place, cause, code=code)
