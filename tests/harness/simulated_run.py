@@ -13,7 +13,7 @@ import pytest
 from causeway.link_topics import Outlet
 from causeway.relay import Rate, Revoke, Throttle
 from causeway.relay.lane import (
-    connections,
+    clusters,
     limits,
     loop,
     reader,
@@ -53,7 +53,7 @@ def simulated(seed: int, kind: Kind) -> Iterator[SimulatedDriver]:
         patch.setattr(loop, "Helpers", lambda _: Helpers(chance))
         patch.setattr(loop, "LaneStages", lambda *_: Stages(setting.refused))
         patch.setattr(loop, "LeaseGuard", Lease)
-        patch.setattr(connections, "Cluster", partial(SimulatedCluster, setting.brokers))
+        patch.setattr(clusters, "Cluster", partial(SimulatedCluster, setting.brokers))
         for module in (reader, target):
             patch.setattr(module, "round_trip_s", lambda *_: kind.round_trip_s)
         patch.setattr(recovery_queue, "recover", driver.recover)
