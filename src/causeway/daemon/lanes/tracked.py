@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTimeError
 from dataclasses import dataclass, field
@@ -264,11 +265,17 @@ class Listeners:
     def detach(self, link: str) -> None:
         self._by_link.pop(link, None)
 
-    def tell(self, reported: Collection[ReportedPartition], lost: Collection[Key]) -> None:
-        for link, (sink, on_waiting) in self._by_link.items():
-            if standings := [each for each in reported if each.report.link == link]:
+    def tell(self, reported: Iterable[ReportedPartition], lost: Iterable[Key]) -> None:
+        news = defaultdict[str, tuple[list[ReportedPartition], list[Key]]](lambda: ([], []))
+        for each in reported:
+            news[each.report.link][0].append(each)
+        for key in lost:
+            news[key[0]][1].append(key)
+        for link in news.keys() & self._by_link.keys():
+            (sink, on_waiting), (standings, waiting) = self._by_link[link], news[link]
+            if standings:
                 sink(standings)
-            if waiting := [key for key in lost if key[0] == link]:
+            if waiting:
                 on_waiting(waiting)
 
 
