@@ -64,9 +64,7 @@ def _true_pair(data: st.DataObject, world: World, foreign: bool) -> tuple[int, P
 
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["alone", "among others"])
-# The same examples each time: others find rarely (1 run in 20) that recovery ends one record too
-# early among records of others, in a log whose broker has forgotten the producer. Still open.
-@settings(max_examples=examples(600), deadline=None, derandomize=True)
+@settings(max_examples=examples(600), deadline=None)
 @given(data=st.data())
 def test_it_goes_on_or_stops_where_records_are_missing(foreign: bool, data: st.DataObject) -> None:
     world = data.draw(worlds(foreign=foreign).filter(lambda one: not one.first_sequence))
@@ -136,6 +134,21 @@ def test_a_pair_is_not_lowered_over_records_of_ours(others: bool, remembered: bo
     pairs = {0: Pair(source=100, target=100, sequence=100)}
 
     assert "sequence 100 lies where 40 should" in refused(world, pairs, unsettled=True)
+
+
+@pytest.mark.parametrize("remembered", [False, True])
+def test_first_records_that_took_the_offsets_of_lost_ones_are_found(remembered: bool) -> None:
+    """A pair before all records of ours was moved up behind three of others. The target lost these,
+    and five of ours took their offsets."""
+    world = plain_world(9, 0)
+    world.exclusive = False
+    _send(world, 0, 5)
+    world.copied[0] = 5
+    if remembered:
+        world.remembered = {0: {OURS: 4}}
+    pairs = {0: Pair(source=0, target=3, sequence=0)}
+
+    world.check(0, resumed(world.recover(pairs, unsettled=True)).outlets[0])
 
 
 @pytest.mark.parametrize("remembered", [False, True])

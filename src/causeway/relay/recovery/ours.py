@@ -229,7 +229,7 @@ class TargetLog:
         pair = self.outlet.pair
         if self.remembered is not None:
             following = advance(self.remembered, 1)
-        elif not pair.sequence or not pair.target:
+        elif not pair.target:
             return None  # nothing lies before the pair
         else:
             found, whole = self.last_before(pair.target, most_bytes=LOOKED_BACK_BYTES)
