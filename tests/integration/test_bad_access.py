@@ -29,12 +29,8 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
-    cluster = SecuredCluster("S", tmp_path_factory.mktemp("certificates"))
-    try:
-        cluster.start()
+    with SecuredCluster("S", tmp_path_factory.mktemp("certificates")) as cluster:
         yield cluster
-    finally:
-        cluster.destroy()
 
 
 def password(text: str) -> str:

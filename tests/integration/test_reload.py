@@ -208,12 +208,8 @@ def test_a_driver_that_is_killed_amid_reloads_loses_and_doubles_nothing(
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[SecuredCluster]:
-    cluster = SecuredCluster("S", tmp_path / "certificates")
-    try:
-        cluster.start()
+    with SecuredCluster("S", tmp_path / "certificates") as cluster:
         yield cluster
-    finally:
-        cluster.destroy()
 
 
 @pytest.mark.slow

@@ -45,11 +45,8 @@ BOTH_WAYS = ("file", "grant")
 def secured(tmp_path: Path) -> Iterator[SecuredCluster]:
     cluster = SecuredCluster("S", tmp_path / "certificates")
     cluster.tokens.lifetime_s = TOKEN_S
-    try:
-        cluster.start()
+    with cluster:
         yield cluster
-    finally:
-        cluster.destroy()
 
 
 @contextmanager

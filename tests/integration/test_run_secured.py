@@ -39,12 +39,8 @@ BOTH_WAYS = ("tls_pem", "mtls_jks", "sasltls_scram512", "sasl_oauth", "sasltls_p
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[SecuredCluster]:
-    cluster = SecuredCluster("S", tmp_path / "certificates")
-    try:
-        cluster.start()
+    with SecuredCluster("S", tmp_path / "certificates") as cluster:
         yield cluster
-    finally:
-        cluster.destroy()
 
 
 def ways_in(cluster: SecuredCluster) -> dict[str, tuple[str, dict[str, str]]]:

@@ -22,12 +22,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[SecuredCluster]:
-    cluster = SecuredCluster("S", tmp_path / "certificates")
-    try:
-        cluster.start()
+    with SecuredCluster("S", tmp_path / "certificates") as cluster:
         yield cluster
-    finally:
-        cluster.destroy()
 
 
 _moments = count(1)

@@ -35,12 +35,8 @@ def spark(events: Path) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
-    cluster = SecuredCluster("S", tmp_path_factory.mktemp("certificates"))
-    try:
-        cluster.start()
+    with SecuredCluster("S", tmp_path_factory.mktemp("certificates")) as cluster:
         yield cluster
-    finally:
-        cluster.destroy()
 
 
 @pytest.mark.slow

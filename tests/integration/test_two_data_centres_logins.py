@@ -35,11 +35,8 @@ OF_CONNECTIONS = {KafkaError._AUTHENTICATION, KafkaError._TRANSPORT, KafkaError.
 def secured(tmp_path: Path) -> Iterator[SecuredCluster]:
     cluster = SecuredCluster("S", tmp_path / "certificates")
     cluster.tokens.lifetime_s = LIFE_S
-    try:
-        cluster.start()
+    with cluster:
         yield cluster
-    finally:
-        cluster.destroy()
 
 
 def ways_in(secured: SecuredCluster, folder: Path) -> dict[str, dict[str, str]]:

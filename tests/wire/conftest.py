@@ -9,9 +9,5 @@ from tests.harness.secured import SecuredCluster
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
-    cluster = SecuredCluster("S", tmp_path_factory.mktemp("certificates"))
-    try:
-        cluster.start()
+    with SecuredCluster("S", tmp_path_factory.mktemp("certificates")) as cluster:
         yield cluster
-    finally:
-        cluster.destroy()

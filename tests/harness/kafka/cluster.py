@@ -98,7 +98,11 @@ class LocalCluster(dev.LocalCluster):
         return found | self.security.broker_properties(self.version) | self._properties
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.destroy()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
