@@ -25,6 +25,9 @@ help. An error's text never holds a secret.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CausewayError(Exception):
     """Base of every error Causeway raises on purpose.
@@ -69,6 +72,18 @@ def _rebuild(kind: type[CausewayError], state: dict[str, object]) -> CausewayErr
     error.__dict__.update(state)
     Exception.__init__(error, str(error))
     return error
+
+
+@contextmanager
+def for_cluster(alias: str) -> Iterator[None]:
+    """An error of the block names cluster `alias` as well: connections to several clusters share
+    code, tokens and certificates that do not know the cluster."""
+    try:
+        yield
+    except CausewayError as error:
+        error.subject = f"{error.subject} for cluster {alias}".strip()
+        error.args = (str(error),)
+        raise
 
 
 class ConfigError(CausewayError):

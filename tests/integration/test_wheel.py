@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -92,6 +93,13 @@ def test_an_installed_wheel_mirrors_and_shows_it(machine: Machine, port: int) ->
     assert (machine.tools / "causeway" / "share" / "man" / "man1" / "causeway.1").is_file()
     assert (folder / "bin" / "kafka-mirror-maker").exists()
 
+    python = str(machine.tools / "causeway" / "bin" / "python")
+    program = "from causeway.extras import install_extra; print(install_extra('tokenise'))"
+    uv, *words = shlex.split(machine.shell(python, "-c", program))
+    assert uv == "uv"
+    machine.shell(sys.executable, "-m", "uv", *words)
+    machine.shell(python, "-c", "import fastfpe")
+
     machine.shell(causeway, "dev", "up", "--file", "mm2.properties")
     machine.shell(causeway, "dev", "produce", "orders", "--records", "300")
     file = folder / "mm2.properties"
@@ -152,4 +160,4 @@ def test_the_producer_s_wheel_brings_confluent_kafka_and_nothing_else(tmp_path: 
     words = [python, "-c", program]
     said = subprocess.run(words, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
     assert "AWS_MSK_IAM is a login of Causeway, and the package causeway is not installed" in said
-    assert "pip install 'causeway-producer[logins]'" in said
+    assert "`make wheel` in a clone of Causeway, then pip install dist/causeway-*.whl" in said

@@ -5,7 +5,7 @@ it. librdkafka gets `sasl.mechanism=OAUTHBEARER` and a function that returns tok
 instead. It calls the function in a thread of its own, for the first token and before each token
 expires.
 
-Needs the package causeway: pip install 'causeway-producer[logins]'.
+Needs the package causeway.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def for_librdkafka(side: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
         raise SettingsError(
             f"configure DualProducer: sasl.mechanism of {side}",
             f"{mechanism}{alone} is a login of Causeway, and the package causeway is not installed",
-            "pip install 'causeway-producer[logins]'",
+            "install its wheel: `make wheel` in a clone of Causeway, then pip install"
+            " dist/causeway-*.whl",
         ) from None
     try:
         login = BearerLogin(side, _javas(mechanism, given))

@@ -1,4 +1,4 @@
-"""A producer's figures for Prometheus: pip install "causeway-producer[metrics]"
+"""A producer's figures for Prometheus. Needs the extra `metrics`.
 
 from prometheus_client import REGISTRY
 from causeway_producer.metrics import Collector

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from causeway.config.key_table import KeyTable
 from causeway.config.transform_keys import is_transform_key, key_in_transform
 from causeway.config.values import Secret
-from causeway.errors import ConfigError
+from causeway.errors import CausewayError, ConfigError
 
 _SECRET_KEY = re.compile(
     r"password|passphrase|secret|jaas|credential(?!s\.client\.id)|token(?!\.endpoint)"
@@ -62,7 +62,7 @@ class Entry:
             return ""
         return " (# does not end a value: move the comment to a line of its own)"
 
-    def told(self, error: ConfigError) -> str:
+    def told(self, error: CausewayError) -> str:
         """The text of `error`, which is about this value, without secrets."""
         if not self.secret:
             return str(error)

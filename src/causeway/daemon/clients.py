@@ -21,7 +21,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from causeway.cluster import Cluster, Connect, moved_remedy, one_cluster
 from causeway.config import ClientSettings, HeartbeatSettings, LinkSettings, Settings
 from causeway.config.reading import clients_of
-from causeway.errors import ConfigError
+from causeway.errors import ConfigError, for_cluster
 from causeway.link_topics import ClusterIds
 from causeway.logins import ssl_context
 
@@ -170,7 +170,8 @@ class Clients:
         changed = self.renewable(now)
         for new in changed.values():
             if new.tls is not None:
-                ssl_context(new.tls)  # a certificate may be here before its key is
+                with for_cluster(new.alias):  # a certificate may be here before its key is
+                    ssl_context(new.tls)
         for key, new in changed.items():
             self._open[key].renew(new)
         return changed

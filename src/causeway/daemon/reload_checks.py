@@ -23,7 +23,7 @@ from causeway.daemon.reloading import FileDifference
 from causeway.daemon.spark import Engine
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import BrokerApis
-from causeway.errors import ConfigError, UnreachableError
+from causeway.errors import ConfigError, UnreachableError, for_cluster
 from causeway.logins import ssl_context
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ class ReloadChecks:
         """Raises AuthenticationError, or ConfigError for a certificate, if the cluster refuses
         these credentials. If the cluster does not answer, nothing can be known."""
         if client.tls is not None:
-            ssl_context(client.tls)
+            with for_cluster(client.alias):
+                ssl_context(client.tls)
         with clusters() as connect, suppress(UnreachableError):
             reach(connect, client, _ANSWER_S)
 
@@ -142,7 +143,8 @@ class ReloadChecks:
         with clusters() as connect:
             for client in self._clients.unmet(settings):
                 if client.tls is not None:
-                    ssl_context(client.tls)
+                    with for_cluster(client.alias):
+                        ssl_context(client.tls)
                 reach(connect, client, _ANSWER_S)
             for link in settings.links:
                 self._check_ids(link, connect)

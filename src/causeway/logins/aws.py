@@ -17,7 +17,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from causeway import __version__
 from causeway.config import AwsSettings
-from causeway.logins.aws_credentials import aws_login
+from causeway.errors import for_cluster
+from causeway.logins.aws_credentials import AwsLogin, aws_login
 
 _SERVICE: Final = "kafka-cluster"
 LIFE_S: Final = 900
@@ -57,7 +58,7 @@ def iam_payload(settings: AwsSettings, alias: str, host: str, timeout_s: float) 
     Raises AuthenticationError without credentials or region, UnreachableError if the service that
     gives the credentials does not answer, PrerequisiteError without botocore.
     """
-    login, host = aws_login(settings), host.lower()  # as it is signed
+    login, host = _login(settings, alias), host.lower()  # as it is signed
     region = region_of(host) or login.region(alias, host)
     url = _signed(login.credentials(alias, timeout_s), host, region)
     query = parse_qsl(urlsplit(url).query, keep_blank_values=True)
@@ -68,7 +69,7 @@ def iam_payload(settings: AwsSettings, alias: str, host: str, timeout_s: float) 
 
 def iam_token(settings: AwsSettings, alias: str, host: str, timeout_s: float) -> str:
     """The token of OAUTHBEARER for the region of broker `host`. Raises as `iam_payload`."""
-    login = aws_login(settings)
+    login = _login(settings, alias)
     region = region_of(host) or login.region(alias, host)
     service = f"kafka.{region}.amazonaws.com"
     url = _signed(login.credentials(alias, timeout_s), service, region)
@@ -80,6 +81,11 @@ def region_of(host: str) -> str | None:
     """The region in the name of a broker of MSK. None for a name of another kind."""
     match = _BROKER.search(host.lower())
     return match[1] if match else None
+
+
+def _login(settings: AwsSettings, alias: str) -> AwsLogin:
+    with for_cluster(alias):
+        return aws_login(settings)
 
 
 def _signed(credentials: Any, host: str, region: str) -> str:

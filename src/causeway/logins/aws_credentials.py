@@ -22,6 +22,7 @@ from typing import Any
 
 from causeway.config import AwsSettings
 from causeway.errors import AuthenticationError, CausewayError, PrerequisiteError, UnreachableError
+from causeway.extras import install_extra
 
 _log = logging.getLogger("causeway.logins")
 # Its lines may quote an answer with credentials. Causeway reports the failures itself.
@@ -47,7 +48,7 @@ class AwsLogin:
                 "log in by IAM",
                 "",
                 "the package botocore is not installed",
-                remedy="pip install 'causeway[aws]' on the machine that opens the connection",
+                remedy=f"on each machine that connects: {install_extra('aws')}",
             ) from None
         self._settings = settings
         self._session = botocore.session.Session

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from causeway.config import SaslSettings
 from causeway.config.reading import LoginSettings, login_settings
-from causeway.errors import AuthenticationError, ConfigError
+from causeway.errors import AuthenticationError, ConfigError, for_cluster
 from causeway.logins.aws import LIFE_S, iam_token
 from causeway.logins.aws_credentials import aws_login
 from causeway.logins.google import google_tokens
@@ -29,11 +29,12 @@ def bearer_token(
     refuses or does not answer within `timeout_s`."""
     if sasl.aws is not None:
         return Token(value=iam_token(sasl.aws, alias, host, timeout_s), lifetime_s=LIFE_S)
-    if sasl.google is not None:
-        return google_tokens(sasl.google).current(timeout_s)
-    if sasl.oauth is None:
-        raise AuthenticationError("authenticate to", alias, "no token endpoint is set")
-    return oauth_tokens(sasl.oauth, ca_pem).current(timeout_s)
+    with for_cluster(alias):
+        if sasl.google is not None:
+            return google_tokens(sasl.google).current(timeout_s)
+        if sasl.oauth is None:
+            raise AuthenticationError("get a token", "", "no token endpoint is set")
+        return oauth_tokens(sasl.oauth, ca_pem).current(timeout_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

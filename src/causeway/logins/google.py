@@ -22,6 +22,7 @@ from typing import Any
 
 from causeway.config import GoogleSettings
 from causeway.errors import AuthenticationError, PrerequisiteError, UnreachableError
+from causeway.extras import install_extra
 from causeway.logins.jwt import claims_of, encoded
 from causeway.logins.tokens import Token, Tokens, shared_tokens
 
@@ -56,7 +57,7 @@ class GoogleCredentials:
                 "get a token from",
                 "Google",
                 "the package google-auth is not installed",
-                remedy="pip install 'causeway[gcp]' on each machine that connects",
+                remedy=f"on each machine that connects: {install_extra('gcp')}",
             ) from None
         try:
             if self._credentials is None:

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from causeway.config import KerberosSettings
 from causeway.errors import AuthenticationError, CausewayError, PrerequisiteError, UnreachableError
+from causeway.extras import install_extra
 from causeway.logins.ticket_cache import with_newest_tickets
 from causeway.private_file import Unlisted
 
@@ -52,8 +53,8 @@ class KerberosMechanism:
     within `timeout_s`, PrerequisiteError without the package gssapi."""
 
     def __init__(self, settings: KerberosSettings, alias: str, host: str, timeout_s: float) -> None:
-        self._gssapi = _library()
         self._subject = f"{alias} {host}"
+        self._gssapi = _library(self._subject)
         _configure(settings.krb5_conf)
         settings = with_newest_tickets(settings, alias)
         self._tickets = _tickets(settings)
@@ -166,15 +167,16 @@ def _tickets(settings: KerberosSettings) -> _Tickets:
     return _Tickets(settings)
 
 
-def _library() -> Any:
+def _library(subject: str = "") -> Any:
     try:
         import gssapi
     except (ImportError, OSError) as error:
         raise PrerequisiteError(
-            "authenticate by",
-            "GSSAPI (Kerberos)",
+            "authenticate to",
+            subject,
             f"the package gssapi cannot be used: {error}",
-            remedy="pip install 'causeway[kerberos]'; it needs MIT's Kerberos library",
+            remedy=f"{install_extra('kerberos')}; it needs MIT's Kerberos library and its headers"
+            " (libkrb5-dev)",
         ) from None
     return gssapi
 

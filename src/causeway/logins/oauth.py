@@ -49,7 +49,8 @@ def _given_token(settings: OAuthSettings, timeout_s: float) -> Token:
             "use",
             "the access token",
             f"it expired at {at:%Y-%m-%d %H:%M:%S} UTC",
-            remedy="the token, or the file that has the token, must be replaced before it expires",
+            remedy="replace the token of sasl.jaas.config, or the file of"
+            " sasl.oauthbearer.token.endpoint.url, before it expires",
         )
     return Token(value=token, lifetime_s=0)
 

@@ -35,7 +35,9 @@ def ssl_context(tls: TlsSettings | None) -> ssl.SSLContext:
             context.load_verify_locations(cadata=tls.ca_pem)
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(
-                "use", "the trust store", f"no usable certificate in it: {_reason(error)}"
+                "use",
+                "the trust store (ssl.truststore.*)",
+                f"no usable certificate in it: {_reason(error)}",
             ) from None
     if tls.cert_pem is not None:
         _load_client_certificate(context, tls)
@@ -52,7 +54,7 @@ def _load_client_certificate(context: ssl.SSLContext, tls: TlsSettings) -> None:
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(
             "use",
-            "the key store",
+            "the key store (ssl.keystore.*)",
             f"its certificate and key can't be used: {_reason(error)}",
             remedy="the key must be unencrypted and belong to the first certificate",
         ) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from causeway.errors import PrerequisiteError
+from causeway.extras import install
 
 _LEAST = (4, 3)
 # What a query means.
@@ -59,5 +60,5 @@ def require_spark() -> None:
         raise PrerequisiteError(
             "use transforms",
             cause=f"they need Spark 4.3, and this is {pyspark.__version__}",
-            remedy="pip install 'pyspark[sql]>=4.3'",
+            remedy=install("pyspark[sql]>=4.3"),
         )

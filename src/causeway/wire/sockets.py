@@ -9,7 +9,7 @@ import struct
 from typing import Any, NamedTuple
 
 from causeway.config import ClientSettings
-from causeway.errors import AuthenticationError, CausewayError, UnreachableError
+from causeway.errors import AuthenticationError, CausewayError, UnreachableError, for_cluster
 from causeway.logins import ssl_context
 from causeway.wire.deadline import Deadline
 from causeway.wire.frames import lost
@@ -140,7 +140,8 @@ def _start_tls(
     settings: ClientSettings, host: str, port: int, sock: socket.socket, deadline: Deadline
 ) -> ssl.SSLSocket:
     try:
-        context = ssl_context(settings.tls)
+        with for_cluster(settings.alias):
+            context = ssl_context(settings.tls)
         sock.settimeout(max(0.001, deadline.left()))
         return context.wrap_socket(sock, server_hostname=host)
     except OSError as error:

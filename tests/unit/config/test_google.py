@@ -9,6 +9,7 @@ import pytest
 
 from causeway.config import ClientSettings, Entry, GoogleSettings, Problems, from_wire, to_wire
 from causeway.config.reading import client_settings, google
+from causeway.extras import install_extra
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 HANDLER = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
@@ -72,9 +73,9 @@ def test_the_file_of_the_credentials(home: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (None, "there is no such file"),
-        ("{", "it is not a credentials file of Google"),
-        ("[]", "it is not a credentials file of Google"),
+        (None, "GOOGLE_APPLICATION_CREDENTIALS: read "),
+        ("{", "key.json is not a credentials file of Google"),
+        ("[]", "key.json is not a credentials file of Google"),
         ('{"type": "gdch_service_account"}', "service_account, impersonated_service_account"),
     ],
 )
@@ -96,8 +97,8 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     found, problems = read()
     assert found is None
     assert problems == (
-        "A.sasl.login.callback.handler.class (line 7): log in by GcpLoginCallbackHandler: the"
-        " package google-auth is not installed (pip install 'causeway[gcp]')"
+        "A.sasl.login.callback.handler.class (line 7): Google's logins need the package"
+        f" google-auth: {install_extra('gcp')}"
     )
 
 

@@ -21,6 +21,7 @@ from causeway.config import (
     to_wire,
 )
 from causeway.config.reading import client_settings
+from causeway.extras import install_extra
 from causeway.formats import load
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
@@ -252,7 +253,7 @@ def test_without_the_extra(keytab: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "gssapi", None)
     settings, (problem,) = read(options(keytab, "serviceName=kafka"))
     assert settings is None
-    assert "pip install 'causeway[kerberos]'" in problem
+    assert install_extra("kerberos") in problem
     assert "\n" not in problem
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from causeway.config import AwsSettings, ClientSettings, SaslSettings, Secret, from_wire, to_wire
 from causeway.errors import ConfigError
+from causeway.extras import install_extra
 from causeway.formats import load
 from causeway.mm2_diff import compare
 
@@ -207,5 +208,5 @@ def test_without_the_extra_a_file_says_so_in_a_line(
         load(properties(tmp_path, ALL))
     lines = [line for line in str(failure.value).splitlines() if "botocore" in line]
     assert len(lines) == 1
-    assert "pip install 'causeway[aws]'" in lines[0]
+    assert install_extra("aws") in lines[0]
     assert SECRET not in str(failure.value)

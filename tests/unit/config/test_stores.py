@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,8 +24,10 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.config.reading import stores
+from causeway.config import Entry, Problems
+from causeway.config.reading import client_settings, stores
 from causeway.errors import ConfigError, PrerequisiteError
+from causeway.extras import install_extra
 from tests.harness.examples import examples
 from tests.harness.pems import make_certificate, make_pem
 
@@ -201,5 +204,18 @@ def test_a_jks_store_without_its_package_says_what_to_install(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jks", None)
-    with pytest.raises(PrerequisiteError, match=r"causeway\[jks\].*PKCS12"):
+    with pytest.raises(PrerequisiteError, match=re.escape(install_extra("jks")) + ".*PKCS12"):
         stores.trusted_from_store(str(made / "trust.JKS"), "JKS", None)
+    lines = {
+        "bootstrap.servers": "h:1",
+        "security.protocol": "SSL",
+        "ssl.truststore.location": str(made / "trust.JKS"),
+        "ssl.keystore.location": str(made / "key.JKS"),
+        "ssl.keystore.password": PASSWORD,
+    }
+    entries = {name: Entry(key=f"A.{name}", value=text, line=7) for name, text in lines.items()}
+    problems = Problems("x")
+    assert client_settings("A", entries, problems) is None
+    trusted, own = problems.lines
+    assert trusted.startswith(f"A.ssl.truststore.location (line 7): read {made}/trust.JKS: ")
+    assert own.startswith(f"A.ssl.keystore.location (line 7): read {made}/key.JKS: ")

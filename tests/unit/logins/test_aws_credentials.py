@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 
 from causeway.config import AwsSettings, Secret
 from causeway.errors import AuthenticationError, PrerequisiteError, UnreachableError
+from causeway.extras import install_extra
 from causeway.logins.aws_credentials import AwsLogin
 from tests.harness.msk.aws import REGION, Services, aws_services
 
@@ -307,5 +309,5 @@ def test_the_region_of_a_name_else_of_this_machine(
 def test_without_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore", None)
     monkeypatch.setitem(sys.modules, "botocore.session", None)
-    with pytest.raises(PrerequisiteError, match=r"pip install 'causeway\[aws\]'"):
+    with pytest.raises(PrerequisiteError, match=re.escape(install_extra("aws"))):
         AwsLogin(AwsSettings())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 
 from causeway.config import GoogleSettings, Secret
 from causeway.errors import AuthenticationError, PrerequisiteError, UnreachableError
+from causeway.extras import install_extra
 from causeway.logins.google import GoogleCredentials, google_tokens
 from tests.harness.google_stand_in import ACCOUNT, GoogleStandIn, google_stand_in
 
@@ -283,5 +285,5 @@ def test_credentials_that_are_none(text: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.auth.exceptions", None)
-    with pytest.raises(PrerequisiteError, match=r"pip install 'causeway\[gcp\]'"):
+    with pytest.raises(PrerequisiteError, match=re.escape(install_extra("gcp"))):
         GoogleCredentials(GoogleSettings()).fetch(5)

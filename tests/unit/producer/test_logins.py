@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from causeway.extras import install_extra
 from causeway.logins.jwt import claims_of, encoded
 from causeway_producer import DualProducer, SettingsError
 from causeway_producer.logins import TokenLogin
@@ -231,7 +232,7 @@ def refused(side: Mapping[str, Any]) -> str:
 
 def test_without_causeway(endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "causeway.logins", None)
-    start, remedy = "configure DualProducer: sasl.mechanism of east: ", "causeway-producer[logins]"
+    start, remedy = "configure DualProducer: sasl.mechanism of east: ", "install its wheel"
     said = refused(at_endpoint(endpoint))
     assert said.startswith(f"{start}OAUTHBEARER without oauth_cb and sasl.oauthbearer.method=oidc")
     assert remedy in said
@@ -261,7 +262,7 @@ def test_a_login_that_cannot_be_used(keys: Mapping[str, Any], says: str) -> None
 
 def test_a_login_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.config.reading.aws.find_spec", lambda _: None)
-    assert "pip install 'causeway[aws]'" in refused(east({}, "AWS_MSK_IAM"))
+    assert install_extra("aws") in refused(east({}, "AWS_MSK_IAM"))
 
 
 def test_login_modules_of_passwords() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from causeway.config.logins import AwsSettings
 from causeway.config.reading.client_reader import ClientReader
 from causeway.config.values import Secret
+from causeway.extras import install_extra
 
 MSK_HANDLER: Final = "IAMOAuthBearerLoginCallbackHandler"
 """The login handler, without its package, by which OAUTHBEARER sends tokens for MSK."""
@@ -44,7 +45,7 @@ def aws_settings(reader: ClientReader, key: str, options: Mapping[str, str]) -> 
     the reader's problems."""
     problems = list(_problems(options))
     if find_spec("botocore") is None:
-        problems.append("IAM logins need the package botocore: pip install 'causeway[aws]'")
+        problems.append(f"IAM logins need the package botocore: {install_extra('aws')}")
     for problem in problems:
         reader.refuse(key, problem)
     if problems:

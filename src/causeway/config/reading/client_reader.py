@@ -12,7 +12,7 @@ from causeway.config.clients import SECURITY, SecurityProtocol
 from causeway.config.entries import Entries, Problems
 from causeway.config.logins import TlsSettings
 from causeway.config.reading import stores
-from causeway.errors import ConfigError
+from causeway.errors import CausewayError, ConfigError, PrerequisiteError
 
 # Kafka accepts `PROTOCOL://` before the host, and IPv6 addresses in brackets.
 _ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})")
@@ -72,10 +72,10 @@ class ClientReader:
         entry = self.entries.get(key)
         return "(hidden)" if entry and entry.secret else (self.text(key) or "")
 
-    def refuse(self, key: str, cause: str | ConfigError) -> None:
+    def refuse(self, key: str, cause: str | CausewayError) -> None:
         """An error may name a path. A path from outside the file must not be shown."""
         entry = self.entries.get(key)
-        said = entry.told(cause) if entry and isinstance(cause, ConfigError) else cause
+        said = entry.told(cause) if entry and isinstance(cause, CausewayError) else cause
         self.problems.add(f"{self.place(key)}: {said}")
 
     def place(self, key: str) -> str:
@@ -123,7 +123,7 @@ class ClientReader:
         ca_pem, pair = self.trusted(), None
         try:
             pair = self._key_pair()
-        except ConfigError as error:
+        except (ConfigError, PrerequisiteError) as error:
             inline = "ssl.keystore.key"
             self.refuse(inline if self.text(inline) else "ssl.keystore.location", error)
         return TlsSettings(
@@ -154,7 +154,7 @@ class ClientReader:
                 return stores.trusted_from_pem(certificates, "the certificates")
             if path and kind in STORE_TYPES:
                 return stores.trusted_from_store(path, kind, password)
-        except ConfigError as error:
+        except (ConfigError, PrerequisiteError) as error:
             self.refuse(key, error)
         return None
 

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from causeway.config.entries import read_file
 from causeway.config.logins import GoogleSettings
+from causeway.config.reading.client_reader import ClientReader
 from causeway.config.values import Secret
-from causeway.errors import ConfigError, PrerequisiteError
+from causeway.errors import ConfigError
+from causeway.extras import install_extra
 
 _NAMED = "GOOGLE_APPLICATION_CREDENTIALS"
 _KINDS = (
@@ -26,27 +28,28 @@ _KINDS = (
 )
 
 
-def google_settings() -> GoogleSettings:
-    """Raises ConfigError if the credentials cannot be read, PrerequisiteError if the package that
-    uses them is not installed."""
+def google_settings(reader: ClientReader, key: str) -> GoogleSettings | None:
+    """The credentials for the login handler that `key` names. None after a problem, which goes to
+    the reader's problems."""
     if not is_installed():
-        raise PrerequisiteError(
-            "log in by",
-            "GcpLoginCallbackHandler",
-            "the package google-auth is not installed",
-            remedy="pip install 'causeway[gcp]'",
-        )
+        reader.refuse(key, f"Google's logins need the package google-auth: {install_extra('gcp')}")
+        return None
     named = os.environ.get(_NAMED)
     path = Path(named) if named else _of_gcloud()
     if not named and not path.exists():
         return GoogleSettings()
+    source = _NAMED if named else "gcloud's file"
     try:
         kind = json.loads(text := read_file(path).decode()).get("type")
+    except ConfigError as error:
+        reader.refuse(key, f"{source}: {error}")
+        return None
     except (ValueError, AttributeError, RecursionError):
         kind = None
     if kind not in _KINDS:
         known = ", ".join(_KINDS)
-        raise ConfigError("read", str(path), f"it is not a credentials file of Google: {known}")
+        reader.refuse(key, f"{source}: {path} is not a credentials file of Google: {known}")
+        return None
     return GoogleSettings(credentials=Secret(text))
 
 

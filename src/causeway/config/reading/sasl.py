@@ -142,11 +142,8 @@ def _by_google(reader: ClientReader, options: Mapping[str, str]) -> SaslSettings
         named = ", ".join(sorted(options))
         reader.refuse(JAAS, f"the login handler of Google has no options, such as {named}")
         return None
-    try:
-        return SaslSettings(mechanism="OAUTHBEARER", google=google_settings())
-    except (ConfigError, PrerequisiteError) as error:
-        reader.problems.add(f"{reader.place(HANDLER)}: {error}")
-        return None
+    google = google_settings(reader, HANDLER)
+    return SaslSettings(mechanism="OAUTHBEARER", google=google) if google else None
 
 
 _KAFKAS = "org.apache.kafka.common.security.oauthbearer"

@@ -15,7 +15,6 @@ from causeway.config.logins import SaslSettings
 from causeway.config.reading.client_reader import ClientReader
 from causeway.config.reading.known import CLUSTER_KEYS
 from causeway.config.reading.sasl import read_sasl
-from causeway.errors import ConfigError
 
 
 def client_settings(alias: str, entries: Entries, problems: Problems) -> ClientSettings | None:
@@ -68,8 +67,7 @@ def login_settings(alias: str, keys: Mapping[str, str]) -> LoginSettings:
         reader = ClientReader(alias=alias, entries=entries, problems=problems)
         sasl, ca_pem = read_sasl(reader), reader.trusted()
         problems.raise_if_any()
-        if sasl is None:
-            raise ConfigError("use", problems.subject, "a value is missing")
+        assert sasl is not None  # else there was a problem
         return LoginSettings(sasl=sasl, ca_pem=ca_pem)
 
     return rereadable(read_login)

@@ -30,6 +30,7 @@ from causeway.config.entries import read_file
 from causeway.config.settings import Settings
 from causeway.config.values import Secret
 from causeway.errors import ConfigError, PrerequisiteError
+from causeway.extras import install_extra
 
 if TYPE_CHECKING:
     import jks
@@ -173,7 +174,7 @@ def _load_jks(path: str, data: bytes, password: str | None) -> jks.KeyStore:
             "read",
             path,
             "it is a JKS store, and the package pyjks is not installed",
-            remedy="pip install 'causeway[jks]', or convert it to a PKCS12 store: keytool "
+            remedy=f"{install_extra('jks')}; or convert it to a PKCS12 store: keytool "
             "-importkeystore -deststoretype PKCS12",
         ) from None
     try:

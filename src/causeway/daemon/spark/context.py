@@ -32,6 +32,7 @@ from causeway.daemon.spark.environment import (
     plain,
 )
 from causeway.errors import CausewayError, PrerequisiteError
+from causeway.extras import install
 from causeway.java import find_java
 from causeway.private_file import Unlisted
 from causeway.relay import SECRET_VARIABLE
@@ -122,7 +123,7 @@ class Spark:
             from pyspark.java_gateway import launch_gateway
         except ImportError as error:
             raise PrerequisiteError(
-                "start Spark", cause=str(error), remedy="pip install 'pyspark[sql]'"
+                "start Spark", cause=str(error), remedy=install("pyspark[sql]")
             ) from error
         # PySpark warns about the version of pandas, and about a JVM that died before its stop.
         warnings.filterwarnings("ignore", module="pyspark")

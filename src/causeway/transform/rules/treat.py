@@ -14,6 +14,7 @@ from typing import Any
 
 from causeway.config import TransformSettings
 from causeway.errors import PrerequisiteError
+from causeway.extras import install_extra
 from causeway.transform.crypto import (
     IV_BYTES,
     KEY_LABEL,
@@ -257,7 +258,7 @@ def register(session: Any, transform: TransformSettings) -> None:
             "tokenise",
             f"in the transform {transform.name}",
             "the package fastfpe is not installed",
-            remedy="pip install 'causeway[tokenise]'",
+            remedy=install_extra("tokenise"),
         )
     from pyspark.sql.functions import udf
     from pyspark.sql.types import MapType, StringType

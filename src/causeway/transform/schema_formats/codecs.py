@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from causeway.errors import PrerequisiteError
+from causeway.extras import install_extra
 from causeway.schemas import HEADERS
 from causeway.transform.rows import REASON, SEEN
 from causeway.transform.schema_formats.registry import (
@@ -54,7 +55,7 @@ def require(format: str) -> None:
         raise PrerequisiteError(
             f"read {_NAMES[format]}",
             cause=f"the package {_MODULES[format]} is missing",
-            remedy=f"pip install 'causeway[{format}]'",
+            remedy=install_extra(format),
         )
 
 
