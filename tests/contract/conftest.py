@@ -9,6 +9,7 @@ import pytest
 from causeway.cluster import Cluster
 from causeway.config import ClientSettings
 from tests.contract.client import Client
+from tests.contract.grouped import Join, JoinedMember
 from tests.harness.kafka.cluster import LocalCluster
 
 REAL = "real"
@@ -17,6 +18,11 @@ REAL = "real"
 @pytest.fixture(scope="session", params=[pytest.param(REAL, marks=pytest.mark.integration)])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def is_real(kind: str) -> bool:
+    return kind == REAL
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +36,11 @@ def cluster(kind: str, request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.fixture
 def client(cluster: Cluster, prefix: str) -> Client:
     return Client(cluster, prefix)
+
+
+@pytest.fixture
+def join(kind: str) -> Join:
+    return JoinedMember
 
 
 def settings(bootstrap: str) -> ClientSettings:
