@@ -52,13 +52,15 @@ class SharedCluster(FakeCluster):
 @dataclass
 class Side:
     """One cluster. `own`: the records of its programs that are relayed; `copies`: the offsets here
-    of copies of the other side's own records, in order."""
+    of copies of the other side's own records, in order. `begun`: the claim of the link from here
+    began at this offset, and no earlier record is relayed."""
 
     alias: str
     first_sequence: int = 0
     log: Log = field(default_factory=Log)
     own: list[Rec] = field(default_factory=list)
     copies: list[int] = field(default_factory=list)
+    begun: int = 0
     last_sequence: int | None = None  # of the copies
     remembers: bool = False  # its broker has not forgotten the producer of the copies
 
@@ -126,7 +128,7 @@ class TwoWays:
         own, copies = here.own, there.copies
         sequence = advance(here.first_sequence, index)
         if not late:
-            before = own[index - 1].offset + 1 if index else 0
+            before = own[index - 1].offset + 1 if index else here.begun
             return Pair(before, copies[index - 1] + 1 if index else 0, sequence)
         at = own[index].offset if index < len(own) else here.log.end
         return Pair(at, copies[index] if index < len(copies) else there.log.end, sequence)
@@ -199,11 +201,16 @@ def provenance(source: str) -> TreatmentSettings:
 
 
 @st.composite
-def two_ways(draw: st.DrawFn, *, steps: int = 24) -> TwoWays:
+def two_ways(draw: st.DrawFn, *, steps: int = 24, early: bool = False) -> TwoWays:
+    """`early`: B has records from before the claim of its link."""
     sequences = st.sampled_from([0, 2**31 - 5, 2**31 - 1])
     world = TwoWays(Side("A", draw(sequences)), Side("B", draw(sequences)))
     for side in (world.a, world.b):
         side.remembers = draw(st.booleans())
+    if early:
+        world.b.write([False] * draw(st.integers(1, 3)), "plain")
+        world.b.begun = world.b.log.end
+        world.b.own.clear()
     for _ in range(draw(st.integers(1, steps))):
         here = world.side(draw(st.sampled_from("AB")))
         if draw(st.booleans()):

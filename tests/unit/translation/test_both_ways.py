@@ -322,3 +322,27 @@ def test_records_before_the_reverse_link_began_are_looked_at() -> None:
     assert link.groups.before_the_beginning(ranges) == ranges
     beyond = {GROUP: {AT: UnreadRange(5, 7)}}
     assert link.groups.before_the_beginning(beyond) == {GROUP: {}}
+    world.b.log.start = 5  # B has deleted them
+    freed = link.place(0)
+    assert freed is not None
+    assert link.groups.from_the_beginning({GROUP: {AT: freed}}) == {GROUP: {AT: freed}}
+
+
+@MANY
+@given(two_ways(early=True), st.data())
+def test_after_another_claim_of_the_reverse_link_no_record_is_skipped(
+    world: TwoWays, data: st.DataObject
+) -> None:
+    """Each record before the place on B is read, is before the group's commit there, or is looked
+    at: records of B from before the claim may not be on A."""
+    link = linked(data, world, "A")
+    position = data.draw(st.integers(0, world.a.log.end), label="position")
+    commit = data.draw(st.integers(0, world.b.log.end), label="commit on B")
+    place = link.place(position)
+    assert place is not None, link.notes
+    end = place.downstream
+    assert end <= world.first_unread(world.read("A", position), "B")
+    ranges = {GROUP: {AT: UnreadRange(commit, end)}}
+    none = UnreadRange(0, 0)
+    start, stop = link.groups.before_the_beginning(ranges)[GROUP].get(AT, none)
+    assert set(range(commit, min(end, world.b.begun))) <= set(range(start, stop))
