@@ -7,8 +7,9 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 KEEP ?=
 ARGS ?=
+SEEDS ?= 200
 
-.PHONY: help install demo drill drill-same-offsets test test-versions slow again check bench bench-report screenshots wheel docs lock clean
+.PHONY: help install demo drill drill-same-offsets test test-versions slow simulate again check bench bench-report screenshots wheel docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -44,6 +45,9 @@ test-versions: $(STAMP) ## Mirror between the newest Kafka and each older releas
 
 slow: $(STAMP) ## Run the tests that take longer (hours in total), and all examples of property-based tests
 	@CAUSEWAY_EXAMPLES=1 $(PYTEST) -m "slow or hypothesis" $(ARGS)
+
+simulate: $(STAMP) ## Run the whole mirror in simulated time (SEEDS=500, SEEDS=40-60; ARGS="--seed 7 --trace")
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 again: $(STAMP) ## Run the tests that failed last again, one at a time
 	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -rs $(ARGS)

@@ -1,0 +1,100 @@
+"""Puts a simulation in place of the operating system, for all code of this process.
+
+Call `install` before the first import of causeway, in a process of its own: modules take locks and
+threads from here from then on.
+"""
+
+from __future__ import annotations
+
+import logging  # noqa: F401  its locks stay real
+import os
+import queue
+import random
+import select
+import selectors
+import signal
+import socket
+import ssl  # noqa: F401  it derives a class from the real socket
+import threading
+import time
+from typing import Any
+
+from tests.simulation import network, threads
+from tests.simulation.kernel import Kernel, SimulatedProcess
+
+_kernel: Kernel
+_real_pid = os.getpid
+
+
+def install() -> None:
+    """Replaces threads, locks, queues, sockets, clocks and chance."""
+    kernel = Kernel(0)  # for modules that look at the clock while they are imported
+    use(kernel, network.Network(kernel))
+    module: Any
+    for module, name, value in (
+        (threading, "Lock", threads.SimulatedLock),
+        (threading, "_allocate_lock", threads.SimulatedLock),
+        (threading, "RLock", threads.recursive_lock),
+        (threading, "Thread", threads.SimulatedThread),
+        (threading, "current_thread", threads.current_thread),
+        (threading, "local", threads.Local),
+        (threading, "get_ident", threads.get_ident),
+        (threading, "_time", _monotonic),
+        (queue, "SimpleQueue", threads.SimpleQueue),
+        (queue, "time", _monotonic),
+        (socket, "socket", network.SimulatedSocket),
+        (socket, "socketpair", network.socketpair),
+        (socket, "getaddrinfo", network.getaddrinfo),
+        (socket, "gethostname", network.gethostname),
+        (select, "poll", network.SimulatedPoll),
+        (select, "select", network.select),
+        (selectors, "DefaultSelector", network.SimulatedSelector),
+        (time, "monotonic", _monotonic),
+        (time, "perf_counter", _monotonic),
+        (time, "monotonic_ns", lambda: int(_monotonic() * 1e9)),
+        (time, "time", _time),
+        (time, "time_ns", lambda: int(_time() * 1e9)),
+        (time, "clock_gettime", lambda _: _monotonic()),
+        (time, "sleep", _sleep),
+        (os, "urandom", _urandom),
+        (os, "getpid", _pid),
+        (random, "_urandom", _urandom),
+        (signal, "signal", lambda *_: None),
+    ):
+        setattr(module, name, value)
+
+
+def use(kernel: Kernel, net: network.Network) -> None:
+    """All that was replaced belongs to this run from now on."""
+    global _kernel
+    _kernel = kernel
+    threads.use(kernel)
+    network.use(net)
+    random.seed(kernel.random.random())
+
+
+def _process() -> SimulatedProcess | None:
+    return None if _kernel.current is None else _kernel.current.process
+
+
+def _monotonic() -> float:
+    _kernel.elapsed += 1e-7  # a loop that only looks at the clock must come to its end
+    return _kernel.elapsed
+
+
+def _time() -> float:
+    process = _process()
+    return _kernel.now() + (0.0 if process is None else process.skew_s)
+
+
+def _sleep(seconds: float) -> None:
+    _kernel.wait(seconds)
+
+
+def _urandom(size: int) -> bytes:
+    return _kernel.random.randbytes(size)
+
+
+def _pid() -> int:
+    process = _process()
+    return _real_pid() if process is None else process.pid

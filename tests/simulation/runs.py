@@ -1,0 +1,96 @@
+"""Runs seeds in forked processes, and reports failures. Imported after `patches.install`."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+from tests.simulation import patches
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Network
+from tests.simulation.run import Run
+
+_LIMIT_S = 300  # of real time, for one seed
+
+
+def one(seed: int, *, trace: bool, mutation: str | None) -> int:
+    """Runs one seed in this process. Returns the exit code."""
+    _warm_up()
+    result = _run(seed, mutation, trace=trace)
+    print(json.dumps(result, indent=1))
+    return 1 if result["failure"] else 0
+
+
+def many(seeds: Iterable[int], jobs: int, mutation: str | None) -> int:
+    """Prints one line for each failure, and a summary. Returns the exit code."""
+    _warm_up()
+    waiting = list(seeds)[::-1]
+    total, failed = len(waiting), list[int]()
+    simulated_s = 0.0
+    running: dict[int, tuple[int, int]] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            seed = waiting.pop()
+            reader, writer = os.pipe()
+            if (pid := os.fork()) == 0:
+                _in_child(seed, writer, mutation)
+            os.close(writer)
+            running[pid] = seed, reader
+        pid, _ = os.wait()
+        seed, reader = running.pop(pid)
+        with open(reader, "rb") as pipe:
+            text = pipe.read()
+        result: dict[str, Any] = (
+            json.loads(text) if text else {"failure": "it did not end", "simulated_s": 0.0}
+        )
+        simulated_s += result["simulated_s"]
+        if result["failure"]:
+            failed.append(seed)
+            print(f"seed {seed}: {result['failure']}", flush=True)
+    hours = simulated_s / 3600
+    print(f"{total} runs, {hours:.2f} simulated hours, {len(failed)} failed: {sorted(failed)}")
+    return 1 if failed else 0
+
+
+def _warm_up() -> None:
+    """A first run loads modules and makes the classes of kafka-python. All other runs begin with
+    the same state behind it, whether they share a process with it or are forked from there."""
+    _run(0, None, trace=False)
+
+
+def _in_child(seed: int, writer: int, mutation: str | None) -> None:
+    signal.alarm(_LIMIT_S)
+    result = _run(seed, mutation, trace=False)
+    os.write(writer, json.dumps(result).encode()[:60_000])
+    os._exit(0)
+
+
+def _run(seed: int, mutation: str | None, *, trace: bool) -> dict[str, Any]:
+    gc.disable()  # a collection at another moment would be another run
+    kernel = Kernel(seed)
+    network = Network(kernel)
+    patches.use(kernel, network)
+    failure = ""
+    try:
+        Run(kernel, network, mutation).run()
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"
+        if trace:
+            traceback.print_exc()
+    if trace:
+        sys.stdout.write("\n".join(kernel.lines) + "\n")
+    digest = hashlib.sha256("\n".join(kernel.lines).encode()).hexdigest()[:12]
+    return {
+        "seed": seed,
+        "failure": failure,
+        "simulated_s": kernel.elapsed,
+        "steps": kernel.steps,
+        "digest": digest,
+    }
