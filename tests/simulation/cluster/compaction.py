@@ -41,7 +41,11 @@ def compact(replica: Replica, *, below: int | None = None) -> int:
         if not batch.is_control and batch.header.records and batch.base not in aborted:
             records[batch.base] = decode(batch.raw)
             newest.update({r.key: r.offset for r in records[batch.base] if r.key is not None})
-    last_of_producer = {batch.header.producer_id: batch.base for batch in dirty}
+    last_of_producer = {
+        entry.producer_id: entry.batches[-1].base
+        for entry in log.producers.entries.values()
+        if entry.batches
+    }
     retention_ms = replica.topic.number("delete.retention.ms")
     oldest_tombstone = replica.node.now_ms() - retention_ms
     kept: list[LogBatch] = []
@@ -60,8 +64,7 @@ def compact(replica: Replica, *, below: int | None = None) -> int:
             kept.append(batch)
         else:
             removed += batch.header.records - len(left)
-            is_last = last_of_producer[batch.header.producer_id] == batch.base
-            if left or (batch.header.producer_id >= 0 and is_last):
+            if left or last_of_producer.get(batch.header.producer_id) == batch.base:
                 kept.append(_thinned(batch, left))
     log.replace(first, stop, kept)
     replica.node.world.trace(f"{replica}: compaction removes {removed} records below {end}")

@@ -14,6 +14,8 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from tests.simulation.cluster import errors
+from tests.simulation.cluster.controller import check_name
+from tests.simulation.cluster.errors import Refused
 from tests.simulation.cluster.settings import TOPIC_DEFAULTS, broker_name
 from tests.simulation.cluster.topic_states import NOBODY, TopicState
 
@@ -46,7 +48,7 @@ def metadata(node: BrokerNode, request: Any, respond: Respond) -> None:
             if found is not None:
                 topics.append(_topic(node, found))
                 continue
-            code = errors.UNKNOWN_TOPIC_ID if by_id else errors.UNKNOWN_TOPIC_OR_PARTITION
+            code = errors.UNKNOWN_TOPIC_ID if by_id else _why_unknown(wanted.name)
             topics.append(
                 kind(
                     error_code=code,
@@ -75,6 +77,14 @@ def metadata(node: BrokerNode, request: Any, respond: Respond) -> None:
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
         response.authorized_operations = _CLUSTER_RIGHTS
     respond(response)
+
+
+def _why_unknown(name: str) -> int:
+    try:
+        check_name(name)
+    except Refused as refused:
+        return refused.code
+    return errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _some_broker(node: BrokerNode) -> int:
@@ -207,6 +217,7 @@ def _of_broker(node: BrokerNode) -> Iterator[tuple[str, str, int]]:
         )
     yield "num.partitions", str(settings.num_partitions), _DEFAULT
     yield "default.replication.factor", str(settings.default_replication_factor), _DEFAULT
+    yield "auto.create.topics.enable", "false", _DEFAULT
     yield "transaction.max.timeout.ms", str(settings.transaction_max_timeout_ms), _DEFAULT
     yield "allow.everyone.if.no.acl.found", "false", _DEFAULT
 

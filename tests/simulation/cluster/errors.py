@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 NONE: Final = 0
@@ -12,6 +13,7 @@ LEADER_NOT_AVAILABLE: Final = 5
 NOT_LEADER_OR_FOLLOWER: Final = 6
 REQUEST_TIMED_OUT: Final = 7
 MESSAGE_TOO_LARGE: Final = 10
+OFFSET_METADATA_TOO_LARGE: Final = 12
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 COORDINATOR_NOT_AVAILABLE: Final = 15
 NOT_COORDINATOR: Final = 16
@@ -37,6 +39,7 @@ INVALID_PRODUCER_ID_MAPPING: Final = 49
 INVALID_TRANSACTION_TIMEOUT: Final = 50
 CONCURRENT_TRANSACTIONS: Final = 51
 TRANSACTION_COORDINATOR_FENCED: Final = 52
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 SECURITY_DISABLED: Final = 54
 OPERATION_NOT_ATTEMPTED: Final = 55
 KAFKA_STORAGE_ERROR: Final = 56
@@ -59,12 +62,12 @@ TRANSACTION_ABORTABLE: Final = 120
 
 
 class Refused(Exception):  # noqa: N818  # it becomes an error code of an answer
-    """A broker refuses a request, or an item in a request, with this error code."""
+    """A broker refuses a request, or an item in a request, with this error code. `records`: the
+    records of a batch that are the reason."""
 
-    def __init__(self, code: int, message: str | None = None) -> None:
+    def __init__(self, code: int, message: str | None = None, records: Sequence[int] = ()) -> None:
         super().__init__(f"error {code}: {message or 'no message'}")
-        self.code = code
-        self.message = message
+        self.code, self.message, self.records = code, message, records
 
 
 def refuse(code: int, message: str | None = None) -> NoReturn:

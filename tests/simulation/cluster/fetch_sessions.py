@@ -21,7 +21,8 @@ FetchPlace = tuple[Any, int]
 
 @dataclass(slots=True)
 class ReadPartition:
-    """Where a client reads, and what it was told last."""
+    """Where a client reads, and what it was told last. `topic`: its name as a session found it by
+    its id."""
 
     leader_epoch: int
     offset: int
@@ -29,6 +30,7 @@ class ReadPartition:
     max_bytes: int
     high_watermark: int = -1
     log_start: int = -1
+    topic: str | None = None
 
 
 class FetchContext:
@@ -78,6 +80,7 @@ class FetchSessions:
             known = session.parts.get(place)
             if known is not None:
                 part.high_watermark, part.log_start = known.high_watermark, known.log_start
+                part.topic = known.topic
             session.parts[place] = part
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:

@@ -130,8 +130,18 @@ class _Fetch:
         return named
 
     def _find(self, place: FetchPlace) -> Replica:
-        by_id = self.request.API_VERSION >= WITH_IDS
-        return self.node.find_by_id(*place) if by_id else self.node.find(*place)
+        if self.request.API_VERSION < WITH_IDS:
+            return self.node.find(*place)
+        part, images = self.context.parts[place], self.node.image
+        topic = images.by_id.get(place[0])
+        if topic is not None and self.context.id:
+            part.topic = topic.name
+        elif part.topic is not None:
+            again = part.topic in images.topics
+            raise Refused(
+                errors.INCONSISTENT_TOPIC_ID if again else errors.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        return self.node.find_by_id(*place)
 
     def _read(self) -> dict[FetchPlace, ReadResult]:
         results: dict[FetchPlace, ReadResult] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from kafka.protocol.consumer import (
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.simulation.cluster.node import BrokerNode
 
 Respond = Callable[[Any], None]
+
+_LONGEST_TEXT: Final = 4_096  # offset.metadata.max.bytes
 
 
 def list_groups(node: BrokerNode, request: Any, respond: Respond) -> None:
@@ -179,6 +181,9 @@ def commit_offsets(node: BrokerNode, request: Any, respond: Respond) -> None:
     try:
         node.check_coordinates(request.group_id)
         _check_member(node, request)
+        known = {
+            place: each for place, each in known.items() if len(each.metadata) <= _LONGEST_TEXT
+        }
         node.cluster.groups.commit(request.group_id, known)
     except Refused as refused:
         code = refused.code
@@ -188,12 +193,13 @@ def commit_offsets(node: BrokerNode, request: Any, respond: Respond) -> None:
 def _check_member(node: BrokerNode, request: Any) -> None:
     group = node.cluster.groups.groups.get(request.group_id)
     generation = request.generation_id_or_member_epoch
-    if group is None or not group.members:
-        if generation >= 0:
-            raise Refused(errors.ILLEGAL_GENERATION)
-    elif request.member_id not in group.members:
+    if generation < 0 and (group is None or not group.members):
+        return
+    if group is None:
+        raise Refused(errors.GROUP_ID_NOT_FOUND)
+    if request.member_id not in group.members:
         raise Refused(errors.UNKNOWN_MEMBER_ID)
-    elif generation != group.generation:
+    if generation != group.generation:
         raise Refused(errors.ILLEGAL_GENERATION)
 
 
@@ -224,7 +230,11 @@ def _answered(
         parts = []
         for part in topic.partitions:
             is_known = (topic.name, part.partition_index) in known
-            own = code or (0 if is_known else errors.UNKNOWN_TOPIC_OR_PARTITION)
+            is_long = len(part.committed_metadata or "") > _LONGEST_TEXT
+            lacks = (
+                errors.OFFSET_METADATA_TOO_LARGE if is_long else errors.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            own = code or (0 if is_known else lacks)
             parts.append(part_kind(partition_index=part.partition_index, error_code=own))
         topics.append(kind(name=topic.name, partitions=parts))
     return response(throttle_time_ms=0, topics=topics)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from causeway.records import CONTROL, TRANSACTIONAL, BatchHeader
 from tests.simulation.cluster.errors import (
     INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
     TRANSACTION_COORDINATOR_FENCED,
     Refused,
@@ -83,6 +84,13 @@ class ProducerStates:
         ]:
             del self.entries[producer_id]
 
+    def restart(self, now_ms: int) -> None:
+        """A snapshot has the last batch of each producer, and is read without expired ones."""
+        self.expire_at(now_ms)
+        for entry in self.entries.values():
+            while len(entry.batches) > 1:
+                entry.batches.popleft()
+
     # -- what a leader checks ---------------------------------------------------------------------
 
     def duplicate_of(self, header: BatchHeader) -> KnownBatch | None:
@@ -101,6 +109,11 @@ class ProducerStates:
         if entry is None:
             return
         self._check_epoch(entry, header.producer_epoch)
+        if entry.transaction_start >= 0 and not header.attributes & TRANSACTIONAL:
+            raise Refused(
+                INVALID_TXN_STATE,
+                f"Expected transactional write from producer {header.producer_id}",
+            )
         if header.producer_epoch > entry.epoch:
             follows = header.sequence == 0
         else:

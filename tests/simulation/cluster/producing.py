@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +35,7 @@ class Appended:
     time_ms: int = -1
     log_start: int = -1
     message: str | None = None
+    records: Sequence[int] = ()  # those that a batch is refused for
     required: int = 0  # the high watermark that its acknowledgement needs
 
 
@@ -73,7 +74,7 @@ def _verify(
     if entry is not None and entry.transaction_start >= 0 and entry.epoch == header.producer_epoch:
         return
     if transactional_id is None:
-        raise Refused(errors.INVALID_RECORD, "a transactional batch has no transactional id")
+        raise Refused(errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     transactions = replica.node.cluster.transactions
     place = replica.topic.name, replica.index
     producer = header.producer_id, header.producer_epoch
@@ -162,7 +163,9 @@ def produce(node: BrokerNode, request: Any, respond: Respond) -> None:
                 if request.acks == -1:
                     waits[place] = replica, result
             except Refused as refused:
-                result = Appended(code=refused.code, message=refused.message)
+                result = Appended(
+                    code=refused.code, message=refused.message, records=refused.records
+                )
             results[place] = result
     throttle_s = node.quotas.throttle_s("produce", size)
 
@@ -191,7 +194,12 @@ def _produced(request: Any, results: dict[tuple[Any, int], Appended], throttle_s
                     base_offset=result.base,
                     log_append_time_ms=result.time_ms,
                     log_start_offset=result.log_start,
-                    record_errors=[],
+                    record_errors=[
+                        kind.PartitionProduceResponse.BatchIndexAndErrorMessage(
+                            batch_index=each, batch_index_error_message=result.message
+                        )
+                        for each in result.records
+                    ],
                     error_message=result.message,
                 )
             )

@@ -383,10 +383,8 @@ class Replica:
             batches = list(self.log.from_offset(low, self.high_watermark))
             self.high_watermark = batches[0].base if batches else self.high_watermark
             self.high_watermark = max(self.high_watermark, self.log.start)
-        if not clean and random.random() < 0.5:
             self.log.reload(self.new_producers())
-        else:
-            self.log.producers.expire_at(self.node.now_ms())
+        self.log.producers.restart(self.node.now_ms())
 
     def known(self, header: BatchHeader) -> None:
         """For a batch of a producer: forgets producers that have expired."""

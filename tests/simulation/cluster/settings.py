@@ -119,9 +119,11 @@ def broker_name(topic_config: str) -> str:
     return _BROKER_NAMES.get(topic_config, f"log.{topic_config}")
 
 
-def check_topic_config(name: str, value: str) -> None:
+def check_topic_config(name: str, value: str | None) -> None:
     """Raises Refused (INVALID_CONFIG)."""
     default = TOPIC_DEFAULTS.get(name)
+    if value is None:
+        raise Refused(INVALID_CONFIG, f"Null value not supported for topic config: {name}")
     if default is None:
         raise Refused(INVALID_CONFIG, f"Unknown topic config name: {name}")
     if name == "cleanup.policy":

@@ -16,7 +16,7 @@ from kafka.protocol.admin import (
 
 from tests.simulation.cluster import errors
 from tests.simulation.cluster.errors import Refused, refuse
-from tests.simulation.cluster.settings import TOPIC_DEFAULTS
+from tests.simulation.cluster.settings import TOPIC_DEFAULTS, check_topic_config
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.node import BrokerNode
@@ -157,6 +157,7 @@ def _changed(current: Callable[[str], str], config: Any) -> str | None:
     if config.config_operation == _DELETE:
         return None
     if config.config_operation == _SET:
+        check_topic_config(config.name, config.value)
         return str(config.value)
     if config.name not in TOPIC_DEFAULTS:
         raise Refused(errors.INVALID_CONFIG, f"Unknown topic config name: {config.name}")

@@ -41,7 +41,9 @@ def _older(code: int, version: int, since: int) -> int:
 def init_producer_id(node: BrokerNode, request: Any, respond: Respond) -> None:
     transactions, key = node.cluster.transactions, request.transactional_id
     producer = -1, -1
-    if key is None:
+    if key == "":
+        code = errors.INVALID_REQUEST
+    elif key is None:
         code, producer = 0, (transactions.new_producer_id(), 0)
     else:
         has_known = request.API_VERSION >= 3

@@ -114,6 +114,7 @@ def _check_records(replica: Replica, raw: bytes, header: BatchHeader) -> None:
                 errors.INVALID_RECORD,
                 "Compacted topic cannot accept message without key in topic partition "
                 f"{topic.name}-{replica.index}.",
+                keyless,
             )
 
 
