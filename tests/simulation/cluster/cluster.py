@@ -191,7 +191,7 @@ class KafkaCluster:
 
     def apply_retention(self, topic: str, partition: int) -> None:
         """Now, instead of at the next check. The active segment is closed before."""
-        self.replica(topic, partition).apply_retention()
+        self.replica(topic, partition).aging.apply()
 
     def expire_producers(self) -> None:
         """As the check in an interval does, in all logs, by the clocks of their brokers."""

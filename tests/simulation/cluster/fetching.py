@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster.replica import Replica
 
 _COMMITTED: Final = 1
+_FROM_FOLLOWERS: Final = 11  # from this version on followers answer, too (KIP-392)
 _TOPIC = FetchResponse.FetchableTopicResponse
 _PART = _TOPIC.PartitionData
 
@@ -49,6 +50,7 @@ class _Fetch:
     context: FetchContext
     respond: Callable[[Any], None]
     watched: dict[FetchPlace, Replica] = field(default_factory=dict)
+    epochs: dict[FetchPlace, int] = field(default_factory=dict)
     answered: bool = False
 
     @property
@@ -68,6 +70,7 @@ class _Fetch:
             return
         for place in self.context.parts:
             replica = self.watched[place] = self._find(place)
+            self.epochs[place] = replica.epoch
             replica.waiting[self.check] = None
         self.node.later(self.request.max_wait_ms / 1000, self.answer)
 
@@ -78,7 +81,7 @@ class _Fetch:
         size = 0
         for place, part in self.context.parts.items():
             replica = self.watched.get(place)
-            if replica is None or not replica.leads:
+            if replica is None or replica.epoch != self.epochs[place]:
                 self.answer()
                 return
             size += _readable(replica, part, self.committed, self.request.min_bytes - size)
@@ -147,9 +150,12 @@ class _Fetch:
         results: dict[FetchPlace, ReadResult] = {}
         room = min(self.request.max_bytes, self.node.cluster.settings.fetch_max_bytes)
         is_first = True
+        from_any = self.request.API_VERSION >= _FROM_FOLLOWERS
         for place, part in self.context.parts.items():
             try:
                 replica = self._find(place)
+                if not from_any:
+                    replica.check_leads()
                 result = read(replica, part, self.committed, room, at_least_one=is_first)
             except Refused as refused:
                 result = ReadResult(code=refused.code)
@@ -173,7 +179,7 @@ def read(
     replica: Replica, part: ReadPartition, committed: bool, room: int, *, at_least_one: bool
 ) -> ReadResult:
     """As Kafka's `Partition.fetchRecords`. Raises Refused."""
-    replica.check_leads(part.leader_epoch)
+    replica.check_epoch(part.leader_epoch)
     log = replica.log
     result = ReadResult(
         high_watermark=replica.high_watermark,

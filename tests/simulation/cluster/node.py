@@ -238,13 +238,13 @@ class BrokerNode:
                 replica = self.replicas[topic.id, index] = Replica(self, topic, index)
             if replica.state is state and replica.epoch == state.epoch:
                 replica.topic = topic
-                replica.watch_age()
+                replica.aging.watch()
             else:
                 replica.apply(topic)
 
     def _delete(self, topic_id: UUID) -> None:
         for key in [each for each in self.replicas if each[0] == topic_id]:
-            self.replicas.pop(key).step_down()
+            self.replicas.pop(key).delete()
 
     def replica_of(self, topic_id: UUID, index: int) -> Replica | None:
         return self.replicas.get((topic_id, index))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from causeway.records import BatchHeader
 from tests.simulation.cluster import errors
+from tests.simulation.cluster.aging import Aging
 from tests.simulation.cluster.errors import Refused
 from tests.simulation.cluster.log import LogBatch, ReplicaLog, placed
 from tests.simulation.cluster.producers import ProducerStates
@@ -21,6 +22,7 @@ from tests.simulation.cluster.topic_states import TopicState
 if TYPE_CHECKING:
     from tests.simulation.cluster.node import BrokerNode
 
+_FETCH_WAIT_S = 0.5  # replica.fetch.wait.max.ms
 _COPIED_BYTES = 1 << 20  # in one fetch of a follower
 
 
@@ -45,12 +47,13 @@ class Replica:
         self.leads = False
         self.high_watermark = 0
         self.log = ReplicaLog(self.new_producers())
+        self.aging = Aging(self)
         self.waiting: dict[Callable[[], object], None] = {}
         self.waiting_for_starts: dict[Callable[[], object], None] = {}
         self._followers: dict[int, _Follower] = {}
-        self._announced = 0  # a high watermark that a follower may or may not have heard of
+        self._hears = False
         self._idle = True  # waits for its leader to append
-        self._watches_isr = self._watches_age = False
+        self._watches_isr = False
         self._asks_for_isr = False
 
     def __str__(self) -> str:
@@ -77,11 +80,15 @@ class Replica:
             return entries[-1].start
         return self.log.end
 
-    def check_leads(self, epoch: int = -1) -> None:
-        """Raises Refused unless it leads, by the leader epoch that a client names (-1: any)."""
+    def check_epoch(self, epoch: int) -> None:
+        """Raises Refused if it knows another leader epoch than a client names (-1: any)."""
         if epoch >= 0 and epoch != self.state.epoch:
             older = epoch < self.state.epoch
             raise Refused(errors.FENCED_LEADER_EPOCH if older else errors.UNKNOWN_LEADER_EPOCH)
+
+    def check_leads(self, epoch: int = -1) -> None:
+        """Raises Refused unless it leads, by the leader epoch that a client names."""
+        self.check_epoch(epoch)
         if not self.leads:
             raise Refused(errors.NOT_LEADER_OR_FOLLOWER)
 
@@ -101,14 +108,12 @@ class Replica:
             self._asks_for_isr = False
             self._advance()
             self.look_at_isr()
-        self.watch_age()
+        self.aging.watch()
 
     def _lead(self) -> None:
         node = self.node
         self.step_down()
         self.leads = True
-        if node.world.random.random() < 0.5:
-            self.high_watermark = max(self.high_watermark, min(self._announced, self.log.end))
         self.log.epochs.assign(self.epoch, self.log.end)
         now = node.world.now()
         self._followers = {
@@ -123,10 +128,14 @@ class Replica:
 
     def step_down(self) -> None:
         """What waits is answered that this replica no longer leads."""
-        was_leading, self.leads = self.leads, False
+        self.leads = False
         self._idle = True
-        if was_leading:
-            self._check_waiting()
+        self._check_waiting()
+
+    def delete(self) -> None:
+        """Its topic is deleted."""
+        self.epoch = -1
+        self.step_down()
 
     def _check_waiting(self) -> None:
         for check in (*self.waiting, *self.waiting_for_starts):
@@ -146,7 +155,7 @@ class Replica:
         if self._followers:
             self.wake_followers()
             self.look_at_isr()
-        self.watch_age()
+        self.aging.watch()
         return batch
 
     def min_isr(self) -> int:
@@ -207,8 +216,8 @@ class Replica:
             self.high_watermark = new
             for each in self._followers:
                 follower = self.node.cluster.nodes[each].replica_of(self.topic.id, self.index)
-                if follower is not None and follower.epoch == self.epoch and follower.node.runs:
-                    follower._announced = new
+                if follower is not None:
+                    follower.hear_soon()
             self._check_waiting()
 
     def look_at_isr(self) -> None:
@@ -292,8 +301,7 @@ class Replica:
             self.log.append(batch, self.topic.number("segment.bytes"))
             read += len(batch.raw)
         self.log.advance_start(leader.log.start)
-        self.high_watermark = min(self.log.end, leader.high_watermark)
-        self._announced = max(self.high_watermark, min(self._announced, self.log.end))
+        self._follow_high_watermark(leader)
         node, end = self.node, self.log.end
 
         def next_fetch() -> None:
@@ -308,6 +316,26 @@ class Replica:
                     self.fetch_soon()
 
         node.later(node.replication_delay(), next_fetch)
+
+    def hear_soon(self) -> None:
+        """Learns its leader's high watermark at the latest with the next empty fetch."""
+        if self._hears or not self.node.runs:
+            return
+        self._hears = True
+
+        def hear() -> None:
+            self._hears = False
+            leader = self._leader()
+            if leader is not None:
+                self._follow_high_watermark(leader)
+
+        self.node.later(self.node.chance_of((0.0, _FETCH_WAIT_S)), hear)
+
+    def _follow_high_watermark(self, leader: Replica) -> None:
+        new = min(self.log.end, leader.high_watermark)
+        if new != self.high_watermark:
+            self.high_watermark = new
+            self._check_waiting()
 
     def _truncate_to(self, leader: Replica) -> None:
         """Cuts off what the leader does not have, by leader epochs (KIP-101, KIP-279)."""
@@ -327,46 +355,6 @@ class Replica:
         if log.end < leader.log.start or log.end > leader.log.end:
             log.reset(leader.log.start, self.new_producers())
 
-    # -- age --------------------------------------------------------------------------------------
-
-    def watch_age(self) -> None:
-        """Sees to it that retention looks at the log when its oldest segment is too old."""
-        if self._watches_age or not self.leads or "delete" not in self.topic.policies:
-            return
-        retention_ms = self.topic.number("retention.ms")
-        retention_bytes = self.topic.number("retention.bytes")
-        log, node = self.log, self.node
-        waits_s = []
-        if retention_ms >= 0 and log.segments[0].size:
-            waits_s.append((log.segments[0].newest_timestamp + retention_ms - node.now_ms()) / 1000)
-        if retention_bytes >= 0 and log.size > retention_bytes:
-            waits_s.append(0.0)
-        if not waits_s:
-            return
-        interval_s = node.cluster.settings.log_retention_check_interval_ms / 1000
-        wait_s = max(0.0, min(waits_s)) + node.world.random.uniform(0, interval_s)
-        self._watches_age = True
-
-        def look() -> None:
-            self._watches_age = False
-            self.apply_retention()
-            self.watch_age()
-
-        node.later(wait_s, look)
-
-    def apply_retention(self) -> None:
-        """Deletes old segments below the high watermark, as the check in an interval does."""
-        if self.leads and "delete" in self.topic.policies:
-            found = self.log.expired(
-                self.node.now_ms(),
-                self.topic.number("retention.ms"),
-                self.topic.number("retention.bytes"),
-            )
-            start = min(found, self.high_watermark)
-            if start > self.log.start:
-                self.node.world.trace(f"{self}: retention deletes up to {start}")
-                self.delete_records(start)
-
     # -- restarts ---------------------------------------------------------------------------------
 
     def restart(self, *, clean: bool) -> None:
@@ -376,7 +364,8 @@ class Replica:
         self.waiting.clear()
         self.waiting_for_starts.clear()
         self.epoch = -1
-        self._watches_isr = self._watches_age = False
+        self._watches_isr = self._hears = False
+        self.aging = Aging(self)
         random = self.node.world.random
         if not clean:
             low = max(self.log.start, self.high_watermark - random.randrange(3))

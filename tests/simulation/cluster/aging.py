@@ -1,0 +1,56 @@
+"""Retention of one replica's log. Without a timer while nothing can become too old."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.replica import Replica
+
+
+class Aging:
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._watches = False
+
+    def watch(self) -> None:
+        """Sees to it that a check in the interval looks at the log when its oldest segment is too
+        old, or the log too large."""
+        replica = self._replica
+        if self._watches or not replica.leads or "delete" not in replica.topic.policies:
+            return
+        retention_ms = replica.topic.number("retention.ms")
+        retention_bytes = replica.topic.number("retention.bytes")
+        log, node = replica.log, replica.node
+        waits_s = []
+        if retention_ms >= 0 and log.segments[0].size:
+            waits_s.append((log.segments[0].newest_timestamp + retention_ms - node.now_ms()) / 1000)
+        rest = sum(each.size for each in log.segments[1:])
+        if 0 <= retention_bytes <= rest and rest:
+            waits_s.append(0.0)
+        if not waits_s:
+            return
+        interval_s = node.cluster.settings.log_retention_check_interval_ms / 1000
+        wait_s = max(0.0, min(waits_s)) + node.world.random.uniform(0, interval_s)
+        self._watches = True
+        node.later(wait_s, self._look)
+
+    def _look(self) -> None:
+        if self._replica.aging is self:
+            self._watches = False
+            self.apply()
+            self.watch()
+
+    def apply(self) -> None:
+        """Deletes old segments below the high watermark."""
+        replica = self._replica
+        if replica.leads and "delete" in replica.topic.policies:
+            found = replica.log.expired(
+                replica.node.now_ms(),
+                replica.topic.number("retention.ms"),
+                replica.topic.number("retention.bytes"),
+            )
+            start = min(found, replica.high_watermark)
+            if start > replica.log.start:
+                replica.node.world.trace(f"{replica}: retention deletes up to {start}")
+                replica.delete_records(start)
