@@ -1,1 +1,1 @@
-"""The answers of real brokers on which Causeway relies. Simulated brokers must give the same."""
+"""The answers of real brokers on which Causeway relies, and simulated brokers held against them."""
