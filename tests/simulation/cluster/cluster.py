@@ -154,9 +154,16 @@ class KafkaCluster:
         return list(log.from_offset(log.start))
 
     def records(self, topic: str, partition: int, *, committed: bool = True) -> list[Record]:
-        """The records that a reader sees, with their offsets."""
+        """The records that a reader sees or has seen, with their offsets: a new leader may begin
+        with a lower high watermark than the leader before it."""
         replica = self.replica(topic, partition)
-        end = replica.last_stable if committed else replica.high_watermark
+        state = self.controller.get(topic)
+        replicas = [self.nodes[n].replica_of(state.id, partition) for n in replica.state.replicas]
+        seen = max(each.high_watermark for each in replicas if each is not None)
+        end = min(seen, replica.log.end)
+        if committed:
+            first = replica.log.producers.first_unstable(end)
+            end = end if first is None else min(first, end)
         aborted = replica.log.aborted if committed else []
         found: list[Record] = []
         for batch in replica.log.from_offset(replica.log.start, end):

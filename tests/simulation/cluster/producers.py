@@ -173,11 +173,14 @@ class ProducerStates:
         if header.attributes & TRANSACTIONAL and entry.transaction_start < 0:
             entry.transaction_start = header.base
 
-    def first_unstable(self, high_watermark: int) -> int | None:
-        """The first offset of a transaction that is open, or whose marker is not replicated."""
+    def replicated(self, high_watermark: int) -> None:
+        """Markers below `high_watermark` hold nothing back any more."""
         if self.ended:
             self.ended = [each for each in self.ended if each.last >= high_watermark]
-        starts = [each.first for each in self.ended]
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """The first offset of a transaction that is open, or whose marker is not replicated."""
+        starts = [each.first for each in self.ended if each.last >= high_watermark]
         starts += [
             entry.transaction_start
             for entry in self.entries.values()

@@ -214,6 +214,7 @@ class Replica:
         new = min([self.log.end, *ends])
         if new > self.high_watermark:
             self.high_watermark = new
+            self.log.producers.replicated(new)
             for each in self._followers:
                 follower = self.node.cluster.nodes[each].replica_of(self.topic.id, self.index)
                 if follower is not None:
