@@ -9,7 +9,7 @@ KEEP ?=
 ARGS ?=
 SEEDS ?= 200
 
-.PHONY: help install demo drill drill-same-offsets test test-versions slow simulate again check bench bench-report screenshots wheel docs lock clean
+.PHONY: help install demo drill drill-same-offsets fire test test-versions slow simulate again check bench bench-report screenshots wheel docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -31,6 +31,9 @@ drill: $(STAMP) ## Lose a cluster under load, fail over and back; prints the RPO
 
 drill-same-offsets: $(STAMP) ## The same drill with preserved offsets
 	@$(BIN)/python -m pytest tests/integration/test_drill.py -k preserve -q -s $(ARGS)
+
+fire: $(STAMP) ## Break everything at random for an hour, then count (ARGS="--minutes 10 --seed 7")
+	@$(BIN)/python -m tests.fire $(ARGS)
 
 # Compiled tests are kept: without them, each worker spends seconds to compile all tests again.
 export PYTHONDONTWRITEBYTECODE :=

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaException
@@ -27,7 +27,8 @@ class Writer(threading.Thread):
     stop; and goes on when the broker dies. What it wrote is what the source holds.
 
     With `timestamp` (ms) the records' times begin there. `pause_s`: the longest pause between two
-    transactions.
+    transactions, which have one of `sizes` records each. `committed`: the numbers of the records
+    of each transaction that was surely committed.
     """
 
     def __init__(
@@ -40,9 +41,11 @@ class Writer(threading.Thread):
         seed: int,
         pause_s: float,
         value: Value | None = None,
+        sizes: Sequence[int] = (1, 5, 200, 1000),
     ) -> None:
         super().__init__(daemon=True)
-        self._source, self._topic, self._partitions = source, topic, partitions
+        self._source, self._topic, self.partitions = source, topic, partitions
+        self._sizes = sizes
         self._timestamp = timestamp
         self._random = random.Random(seed)
         self._pause_s = pause_s
@@ -50,6 +53,7 @@ class Writer(threading.Thread):
         self._ended = threading.Event()
         self.failure: BaseException | None = None
         self.written = 0
+        self.committed: list[range] = []
 
     def run(self) -> None:
         codec = self._random.choice(["none", "gzip", "snappy", "lz4", "zstd"])
@@ -70,20 +74,22 @@ class Writer(threading.Thread):
         with self._source.transactional(f"{self._topic}-writer", codec=codec) as transactions:
             while not self._ended.wait(self._random.uniform(0, self._pause_s)):
                 transactions.begin()
-                for _ in range(self._random.choice([1, 5, 200, 1000])):
+                first = self.written + 1
+                for _ in range(self._random.choice(self._sizes)):
                     self.written += 1
                     transactions.send(self._topic, self._record(self.written))
                 if self._random.random() < 0.25:
                     transactions.abort()
                 else:
                     transactions.commit()
+                    self.committed.append(range(first, self.written + 1))
 
     def _record(self, number: int) -> Outgoing:
         return Outgoing(
             value=self._value(number, self._random),
             key=b"%d" % self._random.randrange(50),
             timestamp=None if self._timestamp is None else self._timestamp + number,
-            partition=self._random.randrange(self._partitions),
+            partition=self._random.randrange(self.partitions),
         )
 
     def end(self) -> None:

@@ -166,12 +166,13 @@ class ProgressTopic:
         contents = ProgressContents(end=start or 0)
         newest: dict[bytes, bytes | None] = {}
         for batch in self._log.batches(start=start):
-            for record in records_of(batch):
+            for index, record in enumerate(records_of(batch)):
                 if record.key is None:
                     continue
                 if record.key.startswith(LEASE):
                     lease = decode_entry(record.key, record.value)
-                    if isinstance(lease, LeaseRecord) and record.offset < lease.reached:
+                    offset = batch.source_offset(index)
+                    if isinstance(lease, LeaseRecord) and offset < lease.reached:
                         lease = lease.replace(progress_lost=True)
                     contents.take(lease)
                 else:

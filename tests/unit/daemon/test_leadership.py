@@ -343,6 +343,18 @@ def test_a_topic_recreated_under_a_running_driver_is_known_to_be_lost(
     assert three.progress_lost
 
 
+def test_a_standby_that_waited_for_its_lead_sees_no_loss(
+    driver: Callable[[str], Leadership], broker: Broker
+) -> None:
+    """It reads the topic in parts, none of which but the first begins at offset 0."""
+    one, two = driver("one"), driver("two")
+    acquire(one)
+    turns = iter((one.renew, one.renew, one.release))
+
+    assert two.acquire(threading.Event(), lambda _: next(turns)()) is not None
+    assert not two.progress_lost
+
+
 def test_a_standby_reads_a_recreated_topic_from_its_start(
     driver: Callable[[str], Leadership], broker: Broker
 ) -> None:
