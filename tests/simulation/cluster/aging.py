@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.cluster.compaction import compact
+
 if TYPE_CHECKING:
     from tests.simulation.cluster.replica import Replica
 
@@ -11,12 +13,13 @@ if TYPE_CHECKING:
 class Aging:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._watches = False
+        self._watches = self._cleans = False
 
     def watch(self) -> None:
         """Sees to it that a check in the interval looks at the log when its oldest segment is too
         old, or the log too large."""
         replica = self._replica
+        self._clean_soon()
         if self._watches or not replica.leads or "delete" not in replica.topic.policies:
             return
         retention_ms = replica.topic.number("retention.ms")
@@ -34,6 +37,18 @@ class Aging:
         wait_s = max(0.0, min(waits_s)) + node.world.random.uniform(0, interval_s)
         self._watches = True
         node.later(wait_s, self._look)
+
+    def _clean_soon(self) -> None:
+        replica, seconds = self._replica, self._replica.node.cluster.settings.compaction_s
+        if seconds is None or self._cleans or "compact" not in replica.topic.policies:
+            return
+        self._cleans = True
+        replica.node.later(replica.node.chance_of(seconds), self._clean)
+
+    def _clean(self) -> None:
+        if self._replica.aging is self:
+            self._cleans = False
+            compact(self._replica)
 
     def _look(self) -> None:
         if self._replica.aging is self:

@@ -184,11 +184,11 @@ class Controller:
         self._world.trace(f"the controller fences broker {node}")
         self._publish(AliveChange(tuple(self.alive)))
 
-        def without(_: TopicState, __: int, state: PartitionState) -> PartitionState:
+        def without(topic: TopicState, _: int, state: PartitionState) -> PartitionState:
             if node not in state.isr and node != state.leader:
                 return state
             isr = tuple(each for each in state.isr if each != node) or state.isr
-            return self._with_leader(replace(state, isr=isr, version=state.version + 1))
+            return self._with_leader(topic, replace(state, isr=isr, version=state.version + 1))
 
         self._change_partitions(without)
 
@@ -199,7 +199,9 @@ class Controller:
         self._world.trace(f"broker {node} is back")
         self._publish(AliveChange(tuple(self.alive)))
         self._change_partitions(
-            lambda _, __, state: self._with_leader(state) if state.leader == NOBODY else state
+            lambda topic, _, state: (
+                self._with_leader(topic, state) if state.leader == NOBODY else state
+            )
         )
         if not self._balances:
             self._balances = True
@@ -218,11 +220,15 @@ class Controller:
 
         self._change_partitions(preferred)
 
-    def _with_leader(self, state: PartitionState) -> PartitionState:
-        """A leader in sync and alive, if there is one."""
+    def _with_leader(self, topic: TopicState, state: PartitionState) -> PartitionState:
+        """A leader in sync and alive, if there is one; else any that is alive, if the topic has
+        unclean.leader.election.enable."""
         if state.leader in self.alive and state.leader in state.isr:
             return state
         able = [each for each in state.replicas if each in state.isr and each in self.alive]
+        if not able and topic.config("unclean.leader.election.enable") == "true":
+            able = [each for each in state.replicas if each in self.alive]
+            state = replace(state, isr=tuple(able[:1]) or state.isr)
         leader = able[0] if able else NOBODY
         return state if leader == state.leader else self._led_by(state, leader)
 

@@ -301,6 +301,8 @@ class Replica:
                 break
             self.log.append(batch, self.topic.number("segment.bytes"))
             read += len(batch.raw)
+        if read:
+            self.aging.watch()
         self.log.advance_start(leader.log.start)
         self._follow_high_watermark(leader)
         node, end = self.node, self.log.end

@@ -31,6 +31,8 @@ class BrokerSettings:
     fetch_max_bytes: int = 57_671_680
     topic_defaults: Mapping[str, str] = field(default_factory=dict)  # set on the brokers
 
+    compaction_s: tuple[float, float] | None = None  # after an append; None: only by `compact`
+
     request_s: tuple[float, float] = (0.000_1, 0.001)
     replication_s: tuple[float, float] = (0.000_5, 0.005)
     metadata_s: tuple[float, float] = (0.001, 0.02)

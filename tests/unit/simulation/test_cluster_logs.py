@@ -9,7 +9,13 @@ from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from causeway.records import BatchHeader, decode, frames
-from tests.simulation.cluster import ClusterProducer, KafkaCluster, batch_of
+from tests.simulation.cluster import (
+    BrokerSettings,
+    ClusterProducer,
+    KafkaCluster,
+    Refused,
+    batch_of,
+)
 from tests.simulation.manual_client import ManualClient
 from tests.simulation.manual_world import START_S, ManualWorld
 
@@ -283,3 +289,77 @@ def test_retention_deletes_old_segments(world: ManualWorld, cluster: KafkaCluste
     world.run(1_000.0)
     assert cluster.log_range("t", 0) == (2, 2)
     assert world.waiting == 0, "an idle cluster plans nothing"
+
+
+def test_followers_answer_fetches_up_to_what_they_know(
+    world: ManualWorld, cluster: KafkaCluster
+) -> None:
+    cluster.create_topic("t", 1, 2)
+    follower = cluster.topics["t"].partitions[0].replicas[1]
+    client = ManualClient(world, cluster.nodes[follower])
+    waiting = client.send_fetch([("t", 0, 0)], max_wait_ms=20_000)
+    assert client_of(cluster).produce("t", 0, batch(b"v")).error_code == 0
+    (part,) = client.answer(waiting, within_s=1.0).responses[0].partitions
+    assert part.high_watermark == 1
+    assert part.records == cluster.batches("t", 0)[0].raw
+
+
+def test_a_topic_may_want_an_unclean_leader(world: ManualWorld, cluster: KafkaCluster) -> None:
+    cluster.create_topic("t", 1, 2, {"unclean.leader.election.enable": "true"})
+    one, two = cluster.topics["t"].partitions[0].replicas
+    cluster.nodes[two].stop(clean=True)
+    world.run(5.0)
+    assert client_of(cluster).produce("t", 0, batch(b"v")).error_code == 0
+    cluster.nodes[one].stop(clean=True)
+    cluster.nodes[two].start()
+    world.run(10.0)
+    assert cluster.leader("t", 0) is cluster.nodes[two]
+    assert cluster.log_range("t", 0) == (0, 0)
+
+
+def test_a_thawed_leader_that_was_replaced_acknowledges_nothing(
+    world: ManualWorld, cluster: KafkaCluster
+) -> None:
+    """It appends before it learns of its successor, and cuts that off."""
+    cluster.create_topic("t", 1, 3, {"min.insync.replicas": "2"})
+    old = cluster.leader("t", 0)
+    assert old is not None
+    client = client_of(cluster)
+    client.produce("t", 0, batch(b"x"))
+    old.freeze()
+    sent = client.send_produce("t", 0, batch(b"late"))
+    world.run(15.0)
+    assert client_of(cluster).produce("t", 0, batch(b"y")).base_offset == 1
+    old.thaw()
+    assert client.answer(sent).responses[0].partition_responses[0].error_code in (6, 7)
+    world.run(30.0)
+    assert [cluster.replica("t", 0, node).log.end for node in range(3)] == [2, 2, 2]
+    assert values(cluster) == [(0, b"x"), (1, b"y")]
+
+
+def test_logs_are_compacted_by_chance(world: ManualWorld) -> None:
+    cluster = KafkaCluster(
+        world, "a", nodes=3, cluster_id="id", settings=BrokerSettings(compaction_s=(1.0, 9.0))
+    )
+    cluster.create_topic("t", 1, 3, {"cleanup.policy": "compact"})
+    producer = ClusterProducer(cluster)
+    for number in range(5):
+        producer.write("t", 0, [(b"k", b"%d" % number)])
+    world.run(20.0)
+    assert values(cluster) == [(3, b"3"), (4, b"4")]
+    assert world.waiting == 0
+
+
+def test_cut_loses_records_on_all_replicas(world: ManualWorld, cluster: KafkaCluster) -> None:
+    cluster.create_topic("t", 1, 3)
+    producer = ClusterProducer(cluster)
+    for value in (b"x", b"y", b"z"):
+        producer.write("t", 0, [(None, value)])
+    world.run(1.0)
+    cluster.cut("t", 0, 1)
+    world.run(1.0)
+    assert values(cluster) == [(0, b"x")]
+    diverging = client_of(cluster).fetch("t", 0, 3, last_epoch=0).diverging_epoch
+    assert (diverging.epoch, diverging.end_offset) == (0, 1)
+    with pytest.raises(Refused, match="error 45"):
+        producer.write("t", 0, [(None, b"next")])
