@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from causeway.cluster import Cluster
-from causeway.config import ClientSettings
-from tests.contract.brokers import Brokers, RealBrokers
+from tests.contract.brokers import Brokers, RealBrokers, settings
 from tests.contract.client import Client
 from tests.contract.grouped import Join, JoinedMember
 from tests.contract.loopback import SimulatedBrokers
@@ -104,12 +103,3 @@ def closing_brokers(name: str, count: int) -> Iterator[SimulatedBrokers]:
         yield brokers
     finally:
         brokers.destroy()
-
-
-def settings(bootstrap: str, timeout_ms: int = 30_000) -> ClientSettings:
-    addresses = [address.rpartition(":") for address in bootstrap.split(",")]
-    return ClientSettings(
-        alias="C",
-        bootstrap=tuple((host, int(port)) for host, _, port in addresses),
-        request_timeout_ms=timeout_ms,
-    )

@@ -222,6 +222,9 @@ class SimulatedBrokers:
     def clean(self, at: TopicPartition) -> None:
         self._loop.call(lambda: self.cluster.compact(at.topic, at.partition))
 
+    def elect_unclean(self, at: TopicPartition, node: int) -> None:
+        self._loop.call(lambda: self.cluster.elect(at.topic, at.partition, node, unclean=True))
+
     def join(self, group: Group) -> SimulatedMember:
         return SimulatedMember(self, group)
 

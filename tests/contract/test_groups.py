@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
 from causeway.cluster import Committed, transactions
+from causeway.cluster.groups import commit_topics
 from causeway.errors import BrokerError
 from causeway.model import TopicPartition
 from tests.contract.client import Client, refusal
 from tests.contract.grouped import Group, Join
 from tests.harness.waiting import await_until
+
+PART = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
 
 
 @pytest.fixture
@@ -106,6 +110,43 @@ def test_an_empty_group_is_deleted(group: Group, at: TopicPartition) -> None:
     assert group.delete() == "NONE"
     assert group.committed() == {}
     assert group.listed() is None
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_each_version_of_commits(group: Group, at: TopicPartition, version: int) -> None:
+    """Leader epochs since version 6."""
+    request = OffsetCommitRequest(
+        group_id=group.name,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        retention_time_ms=-1,
+        topics=commit_topics(PART, {at: Committed(offset=5, leader_epoch=2, metadata="t")}),
+        min_version=version,
+        max_version=version,
+    )
+    answer = group.ask(request, lambda answer: refusal(answer.topics[0].partitions[0]))
+    assert refusal(answer.topics[0].partitions[0]) == "NONE"
+    assert group.committed() == {at: (5, 2 if version >= 6 else -1, "t")}
+
+
+@pytest.mark.parametrize("version", range(1, 9))
+def test_each_version_of_questions_for_offsets(
+    group: Group, at: TopicPartition, version: int
+) -> None:
+    group.commit({at: (5, 2, "t")})
+    wanted = OffsetFetchRequest.OffsetFetchRequestGroup
+    request = OffsetFetchRequest(
+        group_id=group.name,
+        topics=[(at.topic, [0])],
+        groups=[wanted(group_id=group.name, topics=[(at.topic, [0])])],
+        require_stable=False,
+        min_version=version,
+        max_version=version,
+    )
+    answer = group.ask(request, lambda _: "NONE")
+    found = answer.groups[0] if version >= 8 else answer
+    (part,) = found.topics[0].partitions
+    assert (refusal(part), part.committed_offset, part.metadata) == ("NONE", 5, "t")
 
 
 # -- offsets in transactions -----------------------------------------------------------------------

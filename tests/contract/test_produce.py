@@ -287,6 +287,14 @@ def test_each_partition_of_a_request_has_its_own_result(client: Client, writer: 
     assert results[good.topic].base_offset == 0
 
 
+def test_a_partition_that_a_request_names_twice(client: Client, at: TopicPartition) -> None:
+    """Only the last batch is appended, and no error says so."""
+    answer = client.ask(produce_request([(at, batch("a")), (at, batch("b"))]), client.node_of(at))
+    results = [part for topic in answer.responses for part in topic.partition_responses]
+    assert {refusal(part) for part in results} == {"NONE"}
+    assert client.values(at) == [(0, b"b")]
+
+
 def by_lanes(
     client: Client, at: TopicPartition, topic: bytes, version: int, *data: bytes
 ) -> list[lanes.Response]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -10,9 +11,9 @@ from causeway.cluster import Cluster
 from causeway.errors import CausewayError
 from causeway.model import TopicPartition
 from causeway.wire import Deadline
-from tests.contract.brokers import Brokers
+from tests.contract.brokers import Brokers, settings
 from tests.contract.client import Client, batch, refusal
-from tests.contract.conftest import OWN_BROKERS, settings
+from tests.contract.conftest import OWN_BROKERS
 from tests.contract.grouped import Group
 from tests.contract.transactional import Transactional, marks, write_markers
 from tests.harness.waiting import await_until
@@ -81,6 +82,17 @@ def test_a_follower_refuses_what_a_leader_does(client: Client, at: TopicPartitio
             assert refusal(client.offset_at(at, spec, node=node)) == "NOT_LEADER_OR_FOLLOWER"
         assert refusal(client.epoch_end(at, 0, node=node)) == "NOT_LEADER_OR_FOLLOWER"
     assert client.ends(at) == (0, 1, 1)
+
+
+def test_a_follower_answers_fetches(client: Client, at: TopicPartition) -> None:
+    """Up to the high watermark that it knows (KIP-392)."""
+    client.write(at, "a")
+    for node in others(client, at):
+        await_until(partial(has_copy, client, at, node), what="a copy")
+
+
+def has_copy(client: Client, at: TopicPartition, node: int) -> bool:
+    return bool(client.fetch(at, 0, node=node).high_watermark == 1)
 
 
 def test_a_broker_without_the_partition(client: Client) -> None:
@@ -236,3 +248,41 @@ def test_a_leader_that_was_frozen(client: Client, three: Brokers, at: TopicParti
     await_until(refused, 30, "the old leader learns it")
     await_isr(client, at, 3)
     assert client.values(at)[:2] == [(0, b"a"), (1, b"b")]
+
+
+def test_an_unclean_election(client: Client, three: Brokers) -> None:
+    """The new leader lacks acknowledged records and their producers' sequences. The old leader cuts
+    its log when it is back."""
+    at = client.topic(replicas=2, min_insync_replicas="1")
+    await_isr(client, at, 2)
+    writer = client.writer()
+    assert refusal(client.produce(at, writer.batch(0, "a"))) == "NONE"
+    old, epoch = client.node_of(at), client.cluster.leader(at).epoch
+    part = client.cluster.metadata([at.topic]).topics[at.topic].partitions[0]
+    (behind,) = set(part.replicas) - {old}
+    three.stop(behind, clean=True)
+    await_isr(client, at, 1)
+    for sequence in (1, 2):
+        assert refusal(client.produce(at, writer.batch(sequence, "lost"))) == "NONE"
+    three.stop(old, clean=False)
+    three.start(behind)
+    three.elect_unclean(at, behind)
+    await_other_leader(client, at, old)
+
+    assert client.node_of(at) == behind
+    new_epoch = client.cluster.leader(at).epoch
+    assert new_epoch > epoch
+    assert client.ends(at) == (0, 1, 1)
+    assert client.producers(at)[writer.id].last_sequence == 0
+    assert refusal(client.fetch(at, 3)) == "OFFSET_OUT_OF_RANGE"
+    diverging = client.fetch(at, 3, last_epoch=epoch).diverging_epoch
+    assert (diverging.epoch, diverging.end_offset) == (epoch, 1)
+    assert refusal(client.produce(at, writer.batch(3, "x"))) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert client.produce(at, writer.batch(1, "b")).base_offset == 1
+
+    three.start(old)
+    await_isr(client, at, 2)
+    three.stop(behind, clean=True)
+    await_other_leader(client, at, behind)
+    assert client.values(at) == [(0, b"a"), (1, b"b")]
+    three.start(behind)

@@ -8,9 +8,9 @@ import pytest
 
 from causeway.cluster import Cluster
 from causeway.model import TopicPartition
-from tests.contract.brokers import Brokers
+from tests.contract.brokers import Brokers, settings
 from tests.contract.client import Client, Writer, batch, fetch_request, now_ms, refusal
-from tests.contract.conftest import OWN_BROKERS, settings
+from tests.contract.conftest import OWN_BROKERS
 from tests.contract.grouped import Group
 from tests.contract.transactional import Transactional, marks, write_markers
 from tests.harness.waiting import await_until

@@ -16,6 +16,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
+from causeway.cluster import SecurityDisabled, admin
 from causeway.model import TopicPartition
 from tests.contract.client import Client, batch, refusal
 from tests.harness.waiting import await_until
@@ -382,3 +383,18 @@ def test_configs_that_are_not_set(
 def test_configs_of_an_unknown_topic_are_not_set(client: Client) -> None:
     refused = alter(client, client.prefix + "no", ("retention.ms", SET, "1"))
     assert refusal(refused) == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+# -- the rest of a broker --------------------------------------------------------------------------
+
+
+def test_disks(client: Client) -> None:
+    (disk,) = admin.disks(client.cluster)
+    assert disk.path
+    assert disk.total is not None
+    assert disk.usable is not None
+    assert 0 < disk.usable <= disk.total
+
+
+def test_a_cluster_without_acls(client: Client) -> None:
+    assert isinstance(client.cluster.describe_acls(), SecurityDisabled)

@@ -140,35 +140,31 @@ def produce(node: BrokerNode, request: Any, respond: Respond) -> None:
     version = request.API_VERSION
     results: dict[tuple[Any, int], Appended] = {}
     waits: dict[Hashable, tuple[Replica, Appended]] = {}
-    size = 0
-    for topic in request.topic_data:
-        name = topic.topic_id if version >= WITH_IDS else topic.name
-        for part in topic.partition_data:
-            place = name, part.index
-            size += len(part.records or b"")
-            if place in results:
-                continue  # lost in silence, as on Kafka
-            try:
-                if request.acks not in (-1, 0, 1):
-                    refuse(errors.INVALID_REQUIRED_ACKS)
-                find = node.find_by_id if version >= WITH_IDS else node.find
-                replica = find(*place)
-                replica.check_leads()
-                if node.disk_is_full:
-                    node.halt_soon()
-                    refuse(errors.KAFKA_STORAGE_ERROR)
-                if request.acks == -1:
-                    replica.check_isr()
-                result = append_batch(
-                    replica, part.records or b"", request.transactional_id, version
-                )
-                if request.acks == -1:
-                    waits[place] = replica, result
-            except Refused as refused:
-                result = Appended(
-                    code=refused.code, message=refused.message, records=refused.records
-                )
-            results[place] = result
+    # If a request names a partition twice, only its last batch counts.
+    batches: dict[tuple[Any, int], Any] = {
+        (topic.topic_id if version >= WITH_IDS else topic.name, part.index): part.records or b""
+        for topic in request.topic_data
+        for part in topic.partition_data
+    }
+    for place, records in batches.items():
+        try:
+            if request.acks not in (-1, 0, 1):
+                refuse(errors.INVALID_REQUIRED_ACKS)
+            find = node.find_by_id if version >= WITH_IDS else node.find
+            replica = find(*place)
+            replica.check_leads()
+            if node.disk_is_full:
+                node.halt_soon()
+                refuse(errors.KAFKA_STORAGE_ERROR)
+            if request.acks == -1:
+                replica.check_isr()
+            result = append_batch(replica, records, request.transactional_id, version)
+            if request.acks == -1:
+                waits[place] = replica, result
+        except Refused as refused:
+            result = Appended(code=refused.code, message=refused.message, records=refused.records)
+        results[place] = result
+    size = sum(map(len, batches.values()))
     throttle_s = node.quotas.throttle_s("produce", size)
 
     def done() -> None:
