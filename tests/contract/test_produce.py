@@ -258,6 +258,13 @@ def test_append_times(client: Client) -> None:
     assert header.attributes & 8
 
 
+def test_a_duplicate_has_its_first_append_time(client: Client, writer: Writer) -> None:
+    at = client.topic(message_timestamp_type="LogAppendTime")
+    first = client.produce(at, writer.batch(0, "a"))
+    again = client.produce(at, writer.batch(0, "a"))
+    assert (again.base_offset, again.log_append_time_ms) == (0, first.log_append_time_ms)
+
+
 def test_the_answer_has_the_start_of_the_log(client: Client, at: TopicPartition) -> None:
     assert client.produce(at, batch("a")).log_start_offset == 0
 

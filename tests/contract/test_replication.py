@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
+from kafka.protocol.admin import DescribeTransactionsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import InitProducerIdRequest
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
@@ -93,6 +98,61 @@ def test_a_follower_answers_fetches(client: Client, at: TopicPartition) -> None:
 
 def has_copy(client: Client, at: TopicPartition, node: int) -> bool:
     return bool(client.fetch(at, 0, node=node).high_watermark == 1)
+
+
+def test_a_partition_whose_only_replica_is_down(client: Client, three: Brokers) -> None:
+    at = client.topic(replicas=1)
+    client.write(at, "a")
+    node = client.node_of(at)
+    three.stop(node, clean=True)
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=at.topic)],
+        allow_auto_topic_creation=False,
+        min_version=10,
+        max_version=12,
+    )
+
+    def described() -> Any:
+        (topic,) = client.ask(request).topics
+        assert refusal(topic) == "NONE"
+        return topic.partitions[0] if topic.partitions[0].error_code else None
+
+    part = await_until(described, 30, "the partition has no leader")
+    assert (refusal(part), part.leader_id) == ("LEADER_NOT_AVAILABLE", -1)
+    assert list(part.replica_nodes) == list(part.offline_replicas) == [node]
+    three.start(node)
+    client.await_leader(at)
+    assert client.ends(at) == (0, 1, 1)
+
+
+def test_another_broker_than_the_coordinator(
+    client: Client, three: Brokers, at: TopicPartition
+) -> None:
+    group, txn = Group(client), Transactional(client)
+    group.commit({at: (5, 0, "text")})
+    txn.begin()
+    homes = {
+        kind: client.cluster.coordinators(kind, [name], Deadline(30))[name]
+        for kind, name in ((0, group.name), (1, txn.id))
+    }
+    kind = OffsetFetchRequest.OffsetFetchRequestGroup
+    fetch = OffsetFetchRequest(
+        groups=[kind(group_id=group.name, topics=None)], require_stable=True, max_version=8
+    )
+    begin = InitProducerIdRequest(
+        transactional_id=txn.id,
+        transaction_timeout_ms=1_000,
+        producer_id=-1,
+        producer_epoch=-1,
+        max_version=5,
+    )
+    describe = DescribeTransactionsRequest(transactional_ids=[txn.id])
+    for node in three.nodes:
+        if node != homes[0]:
+            assert refusal(client.ask(fetch, node).groups[0]) == "NOT_COORDINATOR"
+        if node != homes[1]:
+            assert refusal(client.ask(begin, node)) == "NOT_COORDINATOR"
+            assert refusal(client.ask(describe, node).transaction_states[0]) == "NOT_COORDINATOR"
 
 
 def test_a_broker_without_the_partition(client: Client) -> None:

@@ -164,6 +164,15 @@ def test_retention_by_time(client: Client, at: TopicPartition) -> None:
     assert client.write(kept, "c") == 2
 
 
+def test_retention_by_size(client: Client) -> None:
+    """It deletes whole segments, as long as the rest has that size."""
+    size = 1 << 20
+    at = client.topic(segment_bytes=str(size), retention_bytes=str(2 * size))
+    for _ in range(9):
+        client.write(at, "x" * 600_000)
+    await_until(lambda: client.ends(at) == (5, 9, 9), 60, "retention")
+
+
 def test_compaction(client: Client, hasty: Brokers) -> None:
     """It keeps the last record of each key with its offset; and the last batch of a producer."""
     at = client.topic(

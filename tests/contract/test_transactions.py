@@ -13,8 +13,10 @@ from kafka.record.memory_records import MemoryRecords
 
 from causeway.model import TopicPartition
 from causeway.records import CONTROL, TRANSACTIONAL
+from causeway.wire import wait
 from tests.contract.client import Client, Writer, batch, now_ms, refusal
 from tests.contract.transactional import Transactional, marks, write_markers
+from tests.harness.markers import send_markers
 from tests.harness.waiting import await_until
 
 ABORT, COMMIT = 0, 1
@@ -461,6 +463,18 @@ def test_markers_for_an_unknown_partition(client: Client, at: TopicPartition) ->
     unknown = TopicPartition(at.topic, 7)
     wanted = marks(unknown, client.writer())
     assert write_markers(client, at, wanted) == ["UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def test_markers_for_an_unknown_partition_behind_a_known_one(
+    client: Client, at: TopicPartition
+) -> None:
+    """The request is never answered, though the marker of the known one is in the log."""
+    writer = client.writer()
+    with client.connect(at) as connection:
+        wanted = [marks(at, writer), marks(TopicPartition(at.topic, 7), writer)]
+        send_markers(connection, wanted)
+        await_until(lambda: client.ends(at) == (0, 1, 1), what="the marker", poll_s=0.01)
+        assert not wait(connection.socket, write=False, timeout_s=0.5)
 
 
 def test_a_marker_ends_an_open_transaction(
