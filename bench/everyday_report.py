@@ -14,6 +14,11 @@ PREFIX = "everyday-"
 CPU_SHARES = {MM2: 0.25, MM2_TUNED: 0.5}
 BROKERS_SHARE = 0.9
 AGES_MS = {"p50": 20.0, "p99": 150.0}
+MANY, BURSTS, GROUPS = "many", "bursts", "groups"
+MANY_SHARE = 1.3  # of the CPU of the row with fewer partitions and as many records
+GROUPS_SHARE = 0.05  # of a core
+CAUGHT_UP_MS = 2_000.0
+_ALONE = {MANY: f"{PREFIX}3000", BURSTS: f"{PREFIX}1000", GROUPS: f"{PREFIX}1000"}
 
 METHOD = """\
 - **The everyday load**: 20 topics of 50 partitions. One record after another is sent to them in
@@ -32,8 +37,44 @@ def render(entries: Mapping[str, Entry]) -> str:
 
 def rows(entries: Mapping[str, Entry]) -> Iterator[Row]:
     for name, entry in entries.items():
-        if name.startswith(PREFIX):
+        if not name.startswith(PREFIX):
+            continue
+        kind = name.removeprefix(PREFIX)
+        if kind in _ALONE:
+            yield from _alone(kind, entry, entries.get(_ALONE[kind]))
+        else:
             yield from _rows(entry)
+
+
+def _alone(kind: str, entry: Entry, base: Entry | None) -> Iterator[Row]:
+    """A row of Causeway alone. `base`: the row that it is compared with."""
+    ours = middle(entry, CAUSEWAY, core)
+    usual = None if base is None else middle(base, CAUSEWAY, core)
+    if kind == MANY:
+        yield compared(
+            f"{entry.title}: of a core",
+            f"Causeway, {base.title}" if base else "Causeway",
+            usual,
+            ours,
+            "{:.1%}".format,
+            most=MANY_SHARE,
+        )
+    elif kind == BURSTS:
+        if (age := middle(entry, CAUSEWAY, _burst_ms)) is not None:
+            yield at_most(f"{entry.title}: oldest at a burst's end", age, "ms", CAUGHT_UP_MS)
+        if (age := middle(entry, CAUSEWAY, partial(_age_ms, "p99"))) is not None:
+            yield at_most(f"{entry.title}: p99 outside of bursts", age, "ms", AGES_MS["p99"])
+    elif ours is not None and usual is not None:
+        yield at_most(
+            f"{entry.title}: more CPU than without groups, of a core",
+            100 * (ours - usual),
+            "%",
+            100 * GROUPS_SHARE,
+        )
+
+
+def _burst_ms(figure: Mapping[str, Any]) -> float:
+    return float(figure["burst"]["max"])
 
 
 def _rows(entry: Entry) -> Iterator[Row]:

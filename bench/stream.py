@@ -15,6 +15,7 @@ from causeway.errors import CausewayError
 
 _STAMP = struct.Struct(">qq")  # number, time.monotonic_ns() at the send
 _TIMEOUT_S = 30.0
+_LEAST_SLEEP_S = 0.000_2  # a shorter sleep takes longer than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,23 @@ def places(topics: Sequence[str], partitions: int) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in range(partitions) for topic in topics]
 
 
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """For `for_s` seconds of every `every_s`, `times` as many records; never in the first calm
+    part."""
+
+    every_s: float
+    for_s: float
+    times: float
+
+    def __str__(self) -> str:
+        return f"{self.times:g} times as many for {self.for_s:g} s of every {self.every_s:g} s"
+
+
 class Sender:
     """Sends `per_s` records a second of `size` bytes, in turn over the partitions, until closed.
-    Each goes out at once (no linger) and at its due time, whatever became of the ones before."""
+    Each goes out at once (no linger) and at its due time, whatever became of the ones before.
+    `bursts`: the numbers of the records of each burst so far."""
 
     def __init__(
         self,
@@ -55,8 +70,11 @@ class Sender:
         per_s: float,
         size: int,
         form: Form = BYTES,
+        bursts: Bursts | None = None,
     ) -> None:
         self.sent = 0
+        self.bursts: list[range] = []
+        self._pattern = bursts
         self._partitions = [(one.topic, one.partition) for one in partitions]
         self._interval_s = 1 / per_s
         self._size = size
@@ -84,15 +102,28 @@ class Sender:
             raise CausewayError("write to", self._partitions[0][0], cause)
 
     def _send(self) -> None:
-        due = time.monotonic()
+        begun = due = time.monotonic()
         while not self._closed.is_set():
             value = self._form.pack(self.sent, time.monotonic_ns(), self._size)
             topic, partition = self._partitions[self.sent % len(self._partitions)]
             self._producer.produce(topic, value, partition=partition, on_delivery=self._delivered)
             self.sent += 1
             self._producer.poll(0)
-            due += self._interval_s
-            time.sleep(max(0.0, due - time.monotonic()))
+            due += self._interval_s if self._pattern is None else self._next(due - begun)
+            if (left := due - time.monotonic()) > _LEAST_SLEEP_S:
+                time.sleep(left)
+
+    def _next(self, passed_s: float) -> float:
+        """The interval after a record that was due then. Notes the records of bursts."""
+        pattern = self._pattern
+        assert pattern is not None
+        number, phase_s = divmod(passed_s, pattern.every_s)
+        if phase_s < pattern.every_s - pattern.for_s:
+            return self._interval_s
+        if len(self.bursts) <= number:
+            self.bursts.append(range(self.sent, self.sent))
+        self.bursts[-1] = range(self.bursts[-1].start, self.sent)
+        return self._interval_s / pattern.times
 
     def _delivered(self, error: object, _: object) -> None:
         if error is not None:

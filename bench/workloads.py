@@ -32,6 +32,7 @@ from bench import (
 )
 from bench.source import SHAPES, Shape
 from bench.stage import Stage, staged, staged_secured
+from bench.stream import Bursts
 from bench.systems import (
     BARE,
     CAUSEWAY,
@@ -229,19 +230,43 @@ def _asked(*, quick: bool) -> Iterator[Workload]:
 
 def _everyday(*, quick: bool) -> Iterator[Workload]:
     topics, each = (4, 25) if quick else (20, 50)
-    for per_s in (100,) if quick else (1_000, 3_000):
-        load = everyday.Load(per_s=per_s, topics=topics, each=each)
+    bursts = Bursts(10, 2, 5) if quick else Bursts(60, 10, 20)
+    rows: list[tuple[str, everyday.Load, list[str]]] = [
+        (str(per_s), everyday.Load(per_s=per_s, topics=topics, each=each), [])
+        for per_s in ((100,) if quick else (1_000, 3_000))
+    ]
+    low, high = (100, 100) if quick else (1_000, 3_000)
+    rows += [
+        (
+            everyday_report.MANY,
+            everyday.Load(per_s=high, topics=5 * topics, each=each),
+            [CAUSEWAY],
+        ),
+        (
+            everyday_report.BURSTS,
+            everyday.Load(per_s=low, topics=topics, each=each, bursts=bursts),
+            [CAUSEWAY],
+        ),
+        (
+            everyday_report.GROUPS,
+            everyday.Load(per_s=low, topics=topics, each=each, groups=50 if quick else 500),
+            [CAUSEWAY],
+        ),
+    ]
+    for name, load, systems in rows:
+        seconds = 120 if load.bursts is not None else 60
         yield Workload(
-            name=f"{everyday_report.PREFIX}{per_s}",
+            name=f"{everyday_report.PREFIX}{name}",
             title=load.title,
             settings={"tuned": "linger.ms=20"},
             measure=partial(
                 everyday.measure,
                 load,
                 warm_up_s=3 if quick else 20,
-                measured_s=5 if quick else 60,
+                measured_s=12 if quick else seconds,
             ),
             rounds=2,
+            systems=systems,
         )
 
 
