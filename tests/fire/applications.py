@@ -15,7 +15,7 @@ from tests.fire.topics import PREFIX, FireTopic, first_topics
 from tests.fire.writers import Stream, Transactor
 
 STEADY, MOVING, IDLE = "fire-steady", "fire-moving", "fire-idle"
-_PER_S, _MOVES_PER_S = 150.0, 30.0
+_PER_S, _MOVES_PER_S = 100.0, 20.0
 _MOST_TOPICS, _MOST_PARTITIONS = 14, 6
 
 
@@ -23,9 +23,9 @@ class Applications:
     """`topics`: with those that are added on the way. `moves`: the one that moves alone. `abroad`:
     the writers that wrote to B. `places`: what groups without members have committed on A."""
 
-    def __init__(self, a: Site, b: Site) -> None:
+    def __init__(self, a: Site, b: Site, *, spark: bool) -> None:
         self.a, self.b = a, b
-        self.topics = first_topics()
+        self.topics = first_topics(spark=spark)
         self.moves = next(topic for topic in self.topics if topic.kind == "moves")
         self.abroad: set[int] = set()
         self.places: dict[str, dict[Place, int]] = {}

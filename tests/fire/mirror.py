@@ -22,7 +22,7 @@ LINK = "A->B"
 _COMMAND_S = 300.0
 # No broker or driver answers in time, another command is at work, or something still lags.
 _LATER = {3, 7, 8, 9, 10, 11}
-LINES = (
+_LINES = (
     f"{LINK}.enabled = true",
     "replication.factor = -1",
     "B->A.enabled = true",
@@ -30,12 +30,8 @@ LINES = (
     f"topics = {PREFIX}.*",
     "replication.policy.class = IdentityReplicationPolicy",
     f"causeway.offsets.preserve.topics = {PREFIX}same",
-    f"{LINK}.causeway.transforms = rules, spark",
     f"{LINK}.causeway.transform.rules.topics = {PREFIX}rules",
     f"{LINK}.causeway.transform.rules.rules = {RULES}",
-    f"{LINK}.causeway.transform.spark.topics = {PREFIX}spark",
-    f"{LINK}.causeway.transform.spark.value.format = string",
-    f"{LINK}.causeway.transform.spark.sql = {SQL}",
     "groups = fire-.*",
     "sync.group.offsets.enabled = true",
     "sync.group.offsets.interval.seconds = 2",
@@ -47,6 +43,13 @@ LINES = (
     "A.consumer.request.timeout.ms = 10000",
     "B.producer.request.timeout.ms = 10000",
 )
+_WITHOUT_SPARK = (f"{LINK}.causeway.transforms = rules",)
+_WITH_SPARK = (
+    f"{LINK}.causeway.transforms = rules, spark",
+    f"{LINK}.causeway.transform.spark.topics = {PREFIX}spark",
+    f"{LINK}.causeway.transform.spark.value.format = string",
+    f"{LINK}.causeway.transform.spark.sql = {SQL}",
+)
 # Of these settings, a reload takes others.
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "B.producer.compression.type": ("none", "lz4", "zstd"),
@@ -57,7 +60,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 class FireMirror:
-    def __init__(self, a: Site, b: Site, directory: Path) -> None:
+    def __init__(self, a: Site, b: Site, directory: Path, *, spark: bool) -> None:
+        self._lines = (*_LINES, *(_WITH_SPARK if spark else _WITHOUT_SPARK))
         self._clusters = {"A": a.cluster, "B": b.cluster}
         self.directory = directory
         self.file = directory / "mirror.properties"
@@ -67,11 +71,14 @@ class FireMirror:
         self._write({})
 
     def _write(self, changed: Mapping[str, str]) -> None:
-        lines = [*LINES, *(f"{key} = {value}" for key, value in changed.items())]
+        lines = [*self._lines, *(f"{key} = {value}" for key, value in changed.items())]
         mm2_file(self.directory, self._clusters, *lines).replace(self.file)
 
     def start(self) -> None:
-        self.runs = [self._begin() for _ in range(2)]
+        self.runs = [self._begin()]
+
+    def add_standby(self) -> None:
+        self.runs.append(self._begin())
 
     def _begin(self) -> Running:
         return Running("run", self.file, directory=self.directory)
@@ -81,6 +88,11 @@ class FireMirror:
         for run in self.runs:
             code = run.stop()
             assert code == 0, f"a driver ended with code {code}:\n{run.log[-4000:]}"
+
+    def add_notes(self, failure: BaseException) -> None:
+        """The status, and the end of the log, of each driver."""
+        for run in self.runs:
+            run.add_note(failure)
 
     def kill(self) -> None:
         for run in self.runs:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,19 +52,19 @@ class Result:
 
 
 class Fire:
-    def __init__(self, minutes: float, seed: int, say: Say) -> None:
+    def __init__(self, minutes: float, seed: int, say: Say, *, spark: bool) -> None:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self._minutes, self._seed, self._say = minutes, seed, say
         self.sites = {name: Site(name) for name in "AB"}
         self.a, self.b = self.sites["A"], self.sites["B"]
         self.directory = Path(tempfile.mkdtemp(prefix="causeway-fire-"))
-        self.applications = Applications(self.a, self.b)
+        self.applications = Applications(self.a, self.b, spark=spark)
         topics = self.applications.topics
         self.at_a = Witness(self.a.bootstrap, topics, self.applications.abroad, origin=True)
         self.at_b = Witness(self.b.bootstrap, topics, origin=False)
         self.pauses = Pauses(self.at_a, self.at_b, {self.applications.moves.name})
-        self.mirror = FireMirror(self.a, self.b, self.directory)
+        self.mirror = FireMirror(self.a, self.b, self.directory, spark=spark)
         self.moves = Moves(self.applications, self.mirror)
         actions = all_actions(self.sites, self.mirror, self.applications, self.moves, self.at_a)
         self._actions = actions
@@ -82,11 +82,12 @@ class Fire:
             threading.Thread(target=self._progress, daemon=True).start()
             try:
                 self.burning.burn(self._minutes * 60)
+                self._say(f"the fire is over after {len(self.burning.done)} steps; all settles")
+                result.faults += self._settle()
+                result.faults += self._checked()
             except AssertionError as failure:
-                result.faults.append(str(failure))
-            self._say(f"the fire is over after {len(self.burning.done)} steps; everything settles")
-            result.faults += self._settle()
-            result.faults += self._checked()
+                self.mirror.add_notes(failure)
+                result.faults += [str(failure), *failure.__notes__]
             result.report = list(self._report())
         if not result.faults:
             shutil.rmtree(self.directory)
@@ -102,6 +103,7 @@ class Fire:
         for witness in (self.at_a, self.at_b):
             witness.start()
         await_until(self._is_mirrored, _START_S, "a record of each topic is mirrored", 1)
+        self.mirror.add_standby()
         self.pauses.start()
         self._say("all topics are mirrored: the fire begins")
 
@@ -242,5 +244,6 @@ def _count(witness: Witness) -> int:
     return sum(len(tape) for tape in list(witness.tapes.values()))
 
 
-def fire(minutes: float, seed: int, say: Callable[[str], None]) -> Result:
-    return Fire(minutes, seed, say).run()
+def fire(minutes: float, seed: int, say: Say, *, spark: bool = True) -> Result:
+    """`spark`: with a topic whose transform needs Spark."""
+    return Fire(minutes, seed, say, spark=spark).run()

@@ -49,7 +49,8 @@ COMPACTED = {
 RETAINED = {"retention.ms": "300000", "segment.ms": "30000"}
 
 
-def first_topics() -> list[FireTopic]:
+def first_topics(*, spark: bool) -> list[FireTopic]:
+    """`spark`: with the one whose transform needs Spark."""
     return [
         FireTopic(PREFIX + "plain", partitions=3),
         FireTopic(PREFIX + "money", partitions=2, transactional=True),
@@ -57,7 +58,7 @@ def first_topics() -> list[FireTopic]:
         FireTopic(PREFIX + "log", "retained", config=RETAINED),
         FireTopic(PREFIX + "same", "preserved", transactional=True),
         FireTopic(PREFIX + "rules", "rules"),
-        FireTopic(PREFIX + "spark", "spark"),
+        *([FireTopic(PREFIX + "spark", "spark")] if spark else []),
         FireTopic(PREFIX + "moves", "moves"),
     ]
 
