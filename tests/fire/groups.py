@@ -13,7 +13,7 @@ from tests.fire.tape import READER
 from tests.fire.topics import number_of
 
 _COMMIT_S = 1.0
-_LAST_COMMIT_S = 60.0
+_LAST_COMMIT_S = 180.0
 
 
 class Follower(threading.Thread):
@@ -45,10 +45,7 @@ class Follower(threading.Thread):
         committed = time.monotonic()
         try:
             while not self._over.is_set():
-                for message in self._consumer.consume(200, timeout=0.2):
-                    if message.error() is None:
-                        self._consumer.store_offsets(message)
-                        self.read.append(number_of(message.value(), message.headers()))
+                self._read()
                 if time.monotonic() - committed > _COMMIT_S:
                     self._commit()
                     committed = time.monotonic()
@@ -57,6 +54,12 @@ class Follower(threading.Thread):
             self.failure = failure
         finally:
             self._consumer.close()
+
+    def _read(self) -> None:
+        for message in self._consumer.consume(200, timeout=0.2):
+            if message.error() is None:
+                self._consumer.store_offsets(message)
+                self.read.append(number_of(message.value(), message.headers()))
 
     def end(self) -> None:
         self._over.set()
@@ -77,4 +80,4 @@ class Follower(threading.Thread):
         while not self._commit():
             if time.monotonic() > deadline:
                 raise AssertionError(f"group {self.group} could not commit")
-            time.sleep(0.5)
+            self._read()  # a member that does not read cannot join the group again
