@@ -57,9 +57,13 @@ class Follower(threading.Thread):
 
     def _read(self) -> None:
         for message in self._consumer.consume(200, timeout=0.2):
-            if message.error() is None:
+            if message.error() is not None:
+                continue
+            try:
                 self._consumer.store_offsets(message)
-                self.read.append(number_of(message.value(), message.headers()))
+            except KafkaException:
+                continue  # the partition was taken from it: it reads the record again
+            self.read.append(number_of(message.value(), message.headers()))
 
     def end(self) -> None:
         self._over.set()
