@@ -163,7 +163,7 @@ class Burning:
             open_ones = [
                 a for a in self._actions if a.field not in taken and (a.field or not chosen)
             ]
-            weights = [a.weight / (1 + counts[a.name]) for a in open_ones]
+            weights = [a.weight / (1 + counts[a.name]) ** 2 for a in open_ones]
             (one,) = self._chance.choices(open_ones, weights)
             chosen.append(one)
             if not one.field:
