@@ -11,12 +11,19 @@ thorough one, which treats all levels above 12 as 12. Source: Lz4BlockOutputStre
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 import cramjam
 from aiokafka.codec import snappy_encode
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4  # as in a batch's attributes
 GZIP_LEVEL: Final = 6
@@ -52,7 +59,15 @@ def _lz4(payload: bytes | memoryview, level: int | None) -> bytes:
 
 
 def _zstd(payload: bytes | memoryview, level: int | None) -> bytes:
-    return bytes(cramjam.zstd.compress(payload, level=ZSTD_LEVEL if level is None else level))
+    compressor = _zstd_compressor(ZSTD_LEVEL if level is None else level)
+    return compressor.compress(payload, zstd.ZstdCompressor.FLUSH_FRAME)
+
+
+@cache
+def _zstd_compressor(level: int) -> zstd.ZstdCompressor:
+    """One for all frames: its tables cost more than a small frame. It has a lock of its own, and
+    an error ends the frame that it was in."""
+    return zstd.ZstdCompressor(level=level)
 
 
 _CODECS: Final[dict[int, Callable[[bytes | memoryview, int | None], bytes]]] = {
