@@ -25,6 +25,7 @@ from kafka.protocol.producer import (
     WriteTxnMarkersResponse,
 )
 
+from causeway.records import HEADER_SIZE
 from causeway.wire import SendQueue, apis, codes
 from tests.harness.simulated_coordinator import Coordinator
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
@@ -47,9 +48,12 @@ class Late(NamedTuple):
 
 class Brokers:
     """All of both clusters. `faulty`: things go wrong, each as `chance` has it; `refusals`: so
-    many appends are refused then."""
+    many appends are refused then; `damage`: so many fetched batches are damaged."""
 
-    def __init__(self, chance: random.Random, clock: Clock, *, refusals: float) -> None:
+    def __init__(
+        self, chance: random.Random, clock: Clock, *, refusals: float, damage: float = 0.0
+    ) -> None:
+        self.damage = damage
         self.chance = chance
         self.clock = clock
         self.faulty = True
@@ -280,10 +284,17 @@ class SourceBrokerConnection(_BrokerConnection):
                 break
             if len(records) + len(raw) > room and (records or others):
                 break
-            records += raw
+            records += self._damaged(raw) if self._brokers.damage else raw
             if self._brokers.happens(0.2):
                 break
         return records
+
+    def _damaged(self, raw: bytes) -> bytes:
+        """With the chance of damage, another byte behind the header."""
+        if not self._brokers.happens(self._brokers.damage):
+            return raw
+        at = self._brokers.chance.randrange(HEADER_SIZE, len(raw))
+        return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
 
 
 def _refusal(known: tuple[int, int] | None, epoch: int, offset: int, start: int) -> int:

@@ -14,7 +14,7 @@ from tests.harness.raw_batches import Rec, marker, raw_batch
 
 Place = tuple[str, int]  # topic and partition
 
-MESSAGE_TOO_LARGE, OUT_OF_ORDER, INVALID_PRODUCER_EPOCH = 10, 45, 47
+CORRUPT, MESSAGE_TOO_LARGE, OUT_OF_ORDER, INVALID_PRODUCER_EPOCH = 2, 10, 45, 47
 REMEMBERED_BATCHES = 5  # of each producer
 EXPIRATION_S = 24 * 60 * 60  # producer.id.expiration.ms
 ALREADY_THERE_MS = 1_700_000_000_000  # the time that a batch bears which is there already
@@ -127,6 +127,7 @@ class TargetLog:
         self.node = node
         self.takes = takes
         self.keeps = keeps
+        self.gets_damage = False  # some batches are damaged when they are to be appended
         self.start = 0
         self.batches: list[Appended] = []
         self.codecs: set[int] = set()  # of batches that were to be appended
@@ -151,12 +152,18 @@ class TargetLog:
         in the wrong place."""
         fields = HEADER.unpack_from(raw)
         producer_id, epoch, sequence, count = fields[9:13]
-        assert fields[4] == value(raw[CRC_START:]), "a batch has a wrong CRC"
+        if fields[4] != value(raw[CRC_START:]):
+            assert self.gets_damage, "a batch has a wrong CRC"
+            return CORRUPT, -1, -1
         self.codecs.add(fields[5] & CODEC_MASK)
         offsets: list[int] = []
         if not fields[5] & TRANSACTIONAL:  # else it is filler
-            offsets = [int((record.key or b"").decode()) for record in records_of(as_is(raw))]
+            records = records_of(as_is(raw))
+            offsets = [int((record.key or b"").decode()) for record in records]
             assert len(offsets) == count
+            if self.gets_damage:
+                found = [(record.value or b"").rstrip(b"\0") for record in records]
+                assert found == [b"%d " % each for each in offsets], "a record is damaged"
             if self.takes is not None and len(raw) > self.takes and len(set(offsets)) > 1:
                 return MESSAGE_TOO_LARGE, -1, -1
         elif self.takes is not None and len(raw) > self.takes and count > 1:

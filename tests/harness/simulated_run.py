@@ -58,6 +58,7 @@ def simulated(seed: int, kind: Kind) -> Iterator[SimulatedDriver]:
             patch.setattr(module, "round_trip_s", lambda *_: kind.round_trip_s)
         patch.setattr(recovery_queue, "recover", driver.recover)
         patch.setattr(watches, "offsets_at", driver.ends)
+        patch.setattr(watches, "LOOK_S", kind.idle_looks_s)
         patch.setattr(relay, "random", chance)
         if kind.paced:
             patch.setattr(limits, "PACE_PARTITION_S", limits.MOST_PACE_S)
@@ -109,7 +110,7 @@ class Torment:
         if not kind.bounded:
             yield self._write, 4
         if kind.old or kind.mixed:
-            yield self._forget, 2
+            yield self._forget, 2 * kind.forgets
         # Of old records a broker may refuse a batch, and take the one behind it where it has
         # forgotten the producer meanwhile: then the partition stops, unless others write there too.
         if not (kind.old or kind.mixed) or kind.shared:

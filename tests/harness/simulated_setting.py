@@ -11,6 +11,7 @@ from causeway.link_topics import Outlet
 from causeway.model import Pair
 from causeway.records import GZIP, LZ4, ZSTD
 from causeway.relay import Assignment, Compression, Preserve
+from causeway.relay.lane import watches
 from tests.harness.simulated_brokers import SOURCE, Brokers
 from tests.harness.simulated_lane import STAGE, copies_of, share_of
 from tests.harness.simulated_logs import Clock, Place, SourceLog, TargetLog
@@ -36,7 +37,9 @@ class Kind:
     gaps are filled, if each record keeps its offset; `begins`: the least and most offset of the
     first one then; `filler_from`: see Preserve; `recompressed`: each assignment has another way of
     compression, and the source's batches come in two codecs; `paced`: few partitions are fetched at
-    a pace, too."""
+    a pace, too; `forgets`: so many times as often brokers forget producers; `damage`: this share of
+    the fetched batches is damaged on the way; `idle_looks_s`: how often a lane looks at the ends of
+    targets that it sends nothing to."""
 
     links: int = 1
     partitions: int = 4
@@ -58,6 +61,9 @@ class Kind:
     filler_from: int | None = None
     recompressed: bool = False
     paced: bool = False
+    forgets: float = 1.0
+    damage: float = 0.0
+    idle_looks_s: float = watches.LOOK_S
     per_broker: int = 2
     round_trip_s: float = 0.03
 
@@ -125,7 +131,7 @@ class Setting:
         self.kind = kind
         self.chance = chance
         self.clock = clock
-        self.brokers = Brokers(chance, clock, refusals=kind.refusals)
+        self.brokers = Brokers(chance, clock, refusals=kind.refusals, damage=kind.damage)
         self.refused: dict[Place, int] = {}
         self.mirrored: dict[tuple[str, str, int], Mirrored] = {}
         self.targets = [f"target {link}" for link in range(kind.links)]  # the clusters
@@ -203,6 +209,7 @@ class Setting:
             )
             keeps = log if kind.preserves else None
             new = TargetLog(chance.randrange(kind.brokers), kind.takes, keeps=keeps)
+            new.gets_damage = kind.damage > 0
             held_by = self.brokers.targets.setdefault(outlet.at, new)
             held_by.series[outlet.producer_id] = partial(one.series, number)
             one.outlets += (outlet,)

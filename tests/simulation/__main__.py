@@ -2,6 +2,7 @@
 
 --seeds 200          the seeds 0 to 199; or 300-400
 --seed 17 --trace    one run, with its trace
+--mutations          whether the simulations find each deliberate break of the mirror
 """
 
 from __future__ import annotations
@@ -23,8 +24,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="one run")
     parser.add_argument("--trace", action="store_true", help="print what happens in that run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--mutation", help="break the mirror in this way, see mutations.py")
+    parser.add_argument("--mutation", help="break the mirror in this way, see mutations/")
+    parser.add_argument("--mutations", nargs="*", metavar="NAME", help="find these, or all")
     given = parser.parse_args()
+    if given.mutations is not None:
+        from tests.simulation import mutation_check
+
+        return mutation_check.check(given.mutations)
     patches.install()
     from tests.simulation import runs
 

@@ -14,6 +14,7 @@ from tests.simulation.cluster import BrokerNode, BrokerSettings, KafkaCluster
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel
 from tests.simulation.mirror import SimulatedMirror, patch_causeway
+from tests.simulation.mutations import Mutation
 from tests.simulation.network import Network
 from tests.simulation.scenario import SOURCE, TARGET, Content, Scenario, choose
 from tests.simulation.workload import Application, Group
@@ -31,7 +32,7 @@ class Run:
         self,
         kernel: Kernel,
         network: Network,
-        mutation: str | None = None,
+        mutation: Mutation | None = None,
         scenario: Scenario | None = None,
     ) -> None:
         self.kernel, self.network, self.mutation = kernel, network, mutation
@@ -65,9 +66,7 @@ class Run:
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
             patch_causeway(patch)
             if self.mutation is not None:
-                from tests.simulation.mutations import MUTATIONS
-
-                MUTATIONS[self.mutation](patch)
+                self.mutation.apply(patch)
             file = Path(folder) / "mm2.properties"
             file.write_text(self.scenario.file)
             self._begin(file)

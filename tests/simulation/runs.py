@@ -14,10 +14,13 @@ from typing import Any
 
 from tests.simulation import patches
 from tests.simulation.kernel import Kernel
+from tests.simulation.mutations import MUTATIONS
 from tests.simulation.network import Network
 from tests.simulation.run import Run
+from tests.simulation.scenario import choose
 
 _LIMIT_S = 120  # of CPU time, for one seed
+_is_warm = False
 
 
 def one(seed: int, *, trace: bool, mutation: str | None) -> int:
@@ -65,21 +68,41 @@ def _warm_up() -> None:
     _run(0, None, trace=False)
 
 
-def _in_child(seed: int, writer: int, mutation: str | None) -> None:
+def failure(seed: int, mutation: str, *, broken: bool) -> str:
+    """What is wrong in a run of the mutation's scenario, in a process of its own; with `broken` the
+    mutation is in force. Empty if all is well, or the run takes too long."""
+    global _is_warm
+    if not _is_warm:
+        _warm_up()
+        _is_warm = True
+    reader, writer = os.pipe()
+    if (pid := os.fork()) == 0:
+        _in_child(seed, writer, mutation, broken=broken)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return str(json.loads(text)["failure"]) if text else ""
+
+
+def _in_child(seed: int, writer: int, mutation: str | None, *, broken: bool = True) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_LIMIT_S, _LIMIT_S))
-    result = _run(seed, mutation, trace=False)
+    result = _run(seed, mutation, trace=False, broken=broken)
     os.write(writer, json.dumps(result).encode()[:60_000])
     os._exit(0)
 
 
-def _run(seed: int, mutation: str | None, *, trace: bool) -> dict[str, Any]:
+def _run(seed: int, mutation: str | None, *, trace: bool, broken: bool = True) -> dict[str, Any]:
+    """Without `broken` only the scenario is that of the mutation."""
     gc.disable()  # a collection at another moment would be another run
     kernel = Kernel(seed)
     network = Network(kernel)
     patches.use(kernel, network)
     failure = ""
     try:
-        Run(kernel, network, mutation).run()
+        made = None if mutation is None else MUTATIONS[mutation]
+        scenario = None if made is None else made.focus(choose(kernel.random))
+        Run(kernel, network, made if broken else None, scenario).run()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
         if trace:

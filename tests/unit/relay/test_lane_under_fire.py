@@ -46,6 +46,17 @@ KINDS = {
     "old and young, transformed, shared outlets": Kind(
         mixed=True, partitions=3, outlets=TWO, shared=True, transformed=True, refusals=0.05
     ),
+    "old, many refusals": Kind(
+        old=True, partitions=3, outlets=TWO, shared=True, refusals=0.15, forgets=4.0
+    ),
+    "old, soon forgotten": Kind(
+        old=True, partitions=3, outlets=TWO, shared=True, refusals=0.0, forgets=10.0
+    ),
+    "shared outlets, often looked at": Kind(
+        partitions=3, outlets=TWO, shared=True, idle_looks_s=0.5
+    ),
+    "damaged on the way": Kind(damage=0.05, sizes=(1, 3000), outlets=SOME),
+    "old, damaged on the way": Kind(damage=0.1, sizes=(1, 3000), old=True, refusals=0.0),
     "recompressed": Kind(recompressed=True),
     "recompressed, several outlets": Kind(recompressed=True, outlets=SOME, refusals=0.1),
     "recompressed, transformed": Kind(recompressed=True, outlets=SOME, transformed=True),

@@ -1,0 +1,63 @@
+"""Breaks that only a run of the whole mirror finds: recovery, drivers, groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from causeway.daemon.tasks import groups
+from causeway.relay.lane import responses
+from causeway.relay.recovery import resume
+from tests.simulation.mutations.mutation import Apply, Mutation, replaced, wrapped
+from tests.simulation.scenario import Content, Scenario, TopicPlan
+
+
+def _small(content: Content, **changes: Any) -> Callable[[Scenario], Scenario]:
+    """One partition, two brokers in each cluster, one driver, one lane, half a minute of faults."""
+    topic = TopicPlan(name="t0", content=content, partitions=1, configs={})
+    less = {"nodes": 2, "replication": 2, "drivers": 1, "lanes": 1, "faults_s": 30.0}
+    return lambda scenario: replace(scenario, topics=(topic,), **{**less, **changes})
+
+
+def _with_aborted(
+    original: Callable[..., Any], data: Any, position: int, _: Any, *given: Any
+) -> Any:
+    return original(data, position, (), *given)
+
+
+def _same_number(original: Callable[..., Any], *given: Any) -> Any:
+    return {
+        group: {at: place._replace(downstream=place.upstream) for at, place in places.items()}
+        for group, places in original(*given).items()
+    }
+
+
+def _believe_pair(_: Any, source: Any, target: Any) -> Any:
+    return target.resumed(target.outlet.pair, source.assignment.leader_epoch)
+
+
+def _mirror(guard: str, runs: int, focus: Callable[[Scenario], Scenario], apply: Apply) -> Mutation:
+    return Mutation(guard=guard, runs=runs, focus=focus, apply=apply)
+
+
+MIRROR: dict[str, Mutation] = {
+    "records of aborted transactions are relayed": _mirror(
+        "relay/lane/responses.py, take",
+        3,
+        _small(Content.TRANSACTIONS),
+        wrapped(responses, "keep", _with_aborted),
+    ),
+    "a group is committed at its offset of the source": _mirror(
+        "translation/course.py, group_offsets",
+        10,
+        _small(Content.TRANSACTIONS, group_sync=True),
+        wrapped(groups, "group_offsets", _same_number),
+    ),
+    "recovery believes the pair instead of the target's log": _mirror(
+        "relay/recovery/resume.py, _count_on",
+        10,
+        _small(Content.PLAIN),
+        replaced(resume, "_count_on", _believe_pair),
+    ),
+}
