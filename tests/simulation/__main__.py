@@ -1,8 +1,9 @@
 """`python -m tests.simulation`: many runs, each from a seed, in processes of their own.
 
---seeds 200          the seeds 0 to 199; or 300-400
+--seeds 200          the seeds 0 to 199; or 300-400; or 3,7,20-30; or only 9 as 9,
 --seed 17 --trace    one run, with its trace
 --mutations          whether the simulations find each deliberate break of the mirror
+--long               hours instead of minutes, with rare events
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 
 from tests.simulation import patches
 
+_LONG = 40  # times slower
+
 
 def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":
@@ -20,26 +23,38 @@ def main() -> int:
         words = [sys.executable, *sys.orig_argv[1:]]
         os.execve(sys.executable, words, {**os.environ, "PYTHONHASHSEED": "0"})
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", default="100", help="how many, or FIRST-LAST")
+    parser.add_argument("--seeds", default="100", help="how many, or a list: 3,7,20-30")
     parser.add_argument("--seed", type=int, help="one run")
     parser.add_argument("--trace", action="store_true", help="print what happens in that run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--mutation", help="break the mirror in this way, see mutations/")
     parser.add_argument("--mutations", nargs="*", metavar="NAME", help="find these, or all")
+    parser.add_argument("--long", action="store_true", help="hours, in which events are rare")
     given = parser.parse_args()
     if given.mutations is not None:
         from tests.simulation import mutation_check
 
         return mutation_check.check(given.mutations)
+    pace = _LONG if given.long else 1
     patches.install()
     from tests.simulation import runs
 
     if given.seed is not None:
-        return runs.one(given.seed, trace=given.trace, mutation=given.mutation)
-    first, _, last = given.seeds.rpartition("-")
-    seeds = range(int(first), int(last) + 1) if first else range(int(last))
-    return runs.many(seeds, given.jobs, given.mutation)
+        return runs.one(given.seed, trace=given.trace, mutation=given.mutation, pace=pace)
+    return runs.many(_seeds(given.seeds), given.jobs, given.mutation, pace)
+
+
+def _seeds(text: str) -> list[int]:
+    if "," not in text and "-" not in text:
+        return list(range(int(text)))
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1) if first else []
+    return found
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # the interpreter's end would wait for simulated threads

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from tests.simulation.changes import Changes
 from tests.simulation.cluster import BrokerNode, KafkaCluster, Refused
 from tests.simulation.kernel import SimulatedProcess
+from tests.simulation.losses import Losses
 from tests.simulation.scenario import Content
 
 if TYPE_CHECKING:
@@ -21,8 +23,12 @@ class Faults:
         self.run = run
         self.kernel, self.network = run.kernel, run.network
         self._chance = run.kernel.random
-        self._acts, self._weights = zip(*self._weighted(), strict=True)
-        self._resting: dict[KafkaCluster, float] = {}  # until when no broker is disturbed
+        self._losses, self._changes = Losses(self), Changes(self)
+        every = [*self._weighted(), *self._losses.weighted(), *self._changes.weighted()]
+        # Each run has some kinds alone, so that rare ones come often in some runs.
+        share = self._chance.choice((0.2, 0.5, 1.0))
+        some = [each for each in every if self._chance.random() < share] or every
+        self._acts, self._weights = zip(*some, strict=True)
 
     def step(self) -> None:
         """One fault, or nothing where it does not apply."""
@@ -41,6 +47,8 @@ class Faults:
         for process in self.kernel.processes:
             if process.alive:
                 process.thaw()
+        self._losses.heal()
+        self._changes.heal()
 
     def _weighted(self) -> Iterator[tuple[Callable[[], None], float]]:
         yield self._kill_driver, 3
@@ -58,7 +66,7 @@ class Faults:
 
     # -- the mirror -------------------------------------------------------------------------------
 
-    def _later_started(self, mirror_number: int) -> None:
+    def later_started(self, mirror_number: int) -> None:
         mirror = self.run.mirrors[mirror_number]
         if not mirror.alive:
             mirror.start()
@@ -67,12 +75,12 @@ class Faults:
         number = self._chance.randrange(len(self.run.mirrors))
         self.run.mirrors[number].kill()
         delay = self._chance.choice((0.5, 5.0, 20.0))
-        self.kernel.later(delay, lambda: self._later_started(number))
+        self.kernel.later(delay, lambda: self.later_started(number))
 
     def _restart_cleanly(self) -> None:
         number = self._chance.randrange(len(self.run.mirrors))
         self.run.mirrors[number].stop()
-        self.kernel.later(30.0, lambda: self._later_started(number))
+        self.kernel.later(30.0, lambda: self.later_started(number))
 
     def _freeze(self, process: SimulatedProcess) -> None:
         seconds = self._chance.choice((1.0, 8.0, 15.0, 40.0))
@@ -102,25 +110,25 @@ class Faults:
     def _cluster(self) -> KafkaCluster:
         return self._chance.choice((self.run.source, self.run.target))
 
-    def _calm_node(self) -> BrokerNode | None:
-        """A broker of a cluster whose replicas are all in sync."""
-        cluster = self._cluster()
-        if self.kernel.elapsed < self._resting.get(cluster, 0.0):
-            return None
-        if not all(node.up and not node.frozen for node in cluster.nodes):
-            return None
+    def is_calm(self, cluster: KafkaCluster) -> bool:
+        """Whether all brokers run, and all replicas are in sync."""
+        if not all(node.runs and node.ready and not node.disk_is_full for node in cluster.nodes):
+            return False
         states = [state for topic in cluster.topics.values() for state in topic.partitions]
-        if any(len(state.isr) < len(state.replicas) for state in states):
-            return None
-        return self._chance.choice(list(cluster.nodes))
+        return all(len(state.isr) == len(state.replicas) for state in states)
+
+    def calm_node(self) -> BrokerNode | None:
+        """A broker of a cluster that is calm."""
+        cluster = self._cluster()
+        return self._chance.choice(list(cluster.nodes)) if self.is_calm(cluster) else None
 
     def _stop_broker(self) -> None:
-        if (node := self._calm_node()) is not None:
+        if (node := self.calm_node()) is not None:
             node.stop(clean=self._chance.random() < 0.5)
             self.kernel.later(self._chance.choice((1.0, 10.0, 30.0)), node.start)
 
     def _freeze_broker(self) -> None:
-        if (node := self._calm_node()) is not None:
+        if (node := self.calm_node()) is not None:
             node.freeze()
             self.kernel.later(self._chance.choice((1.0, 6.0, 20.0)), node.thaw)
 

@@ -53,7 +53,7 @@ class SimulatedTask:
 
 
 class SimulatedProcess:
-    """`host`: the machine's name; `skew_s`: how far the machine's clock is ahead of the world's."""
+    """`host`: the machine's name."""
 
     def __init__(self, kernel: Kernel, name: str, host: str, pid: int) -> None:
         self.kernel = kernel
@@ -62,7 +62,6 @@ class SimulatedProcess:
         self.pid = pid
         self.alive = True
         self.frozen = False
-        self.skew_s = 0.0
         self.tasks: list[SimulatedTask] = []
         self.sockets: dict[int, SimulatedSocket] = {}
         self.alarm_at: float | None = None  # SIGALRM then, by `Kernel.elapsed`
@@ -73,8 +72,14 @@ class SimulatedProcess:
         """A new thread."""
         return self.kernel.spawn(self, run, name)
 
-    def kill(self, why: str) -> None:
-        """As SIGKILL does. Its threads never run again; the kernel closes its sockets."""
+    @property
+    def skew_s(self) -> float:
+        """How far the machine's clock is ahead of the world's."""
+        return self.kernel.skews.get(self.host, 0.0)
+
+    def kill(self, why: str, *, silently: bool = False) -> None:
+        """As SIGKILL does. Its threads never run again; the kernel closes its sockets. `silently`:
+        the machine has lost its power, so that no peer hears of the end."""
         if not self.alive:
             return
         self.kernel.trace(f"{self.name} ends: {why}")
@@ -83,7 +88,7 @@ class SimulatedProcess:
             for lock in list(task.held):
                 lock.owner_died()
         for sock in list(self.sockets.values()):
-            sock.close()
+            sock.vanish() if silently else sock.close()
         for act in self.on_end:
             act()
 
@@ -129,6 +134,7 @@ class Kernel:
         self.lines: list[str] = []
         self.steps = 0
         self.traces = True
+        self.skews: dict[str, float] = {}  # of the machines' clocks, in seconds, by host
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count(1)
         self._pids = count(1000)

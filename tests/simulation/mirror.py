@@ -5,10 +5,11 @@ Import this module after `patches.install`.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -20,11 +21,11 @@ from causeway.errors import CausewayError
 from causeway.formats import load
 from causeway.relay import ControlClient
 from causeway.relay.lane import lease, loop
-from causeway.status import Look, Snapshot
-from tests.simulation import threads
+from causeway.status import Look, PartitionStatus, Role, Snapshot
+from tests.simulation import threads, transforms
 from tests.simulation.kernel import Kernel, SimulatedProcess
 
-_LAUNCH_S = 1.0  # Spark needs about so long to start a lane's task again
+_LAUNCH_S: Final = 1.0  # Spark needs about so long to start a lane's task again
 
 
 class LeaseAlarm:
@@ -153,13 +154,34 @@ class SimulatedMirror:
         if self.process is not None:
             self.process.kill("killed")
 
+    def crash(self) -> None:
+        """The machine loses its power: driver and lanes are gone, and no peer hears of that."""
+        for process in self.kernel.processes:
+            if process.host == self.host:
+                process.kill("its machine has no power", silently=True)
+
+    def reload(self) -> None:
+        """As `causeway reload` does."""
+        if self.driver is not None and self.alive:
+            assert self.process is not None
+            driver = self.driver
+            self.process.start(lambda: driver.reload("the simulation"), "reload")
+
     def stop(self) -> None:
         """As SIGTERM does."""
         if self.driver is not None and self.process is not None and self.process.alive:
             self.process.start(self.driver.stop.set, "signal")
 
-    def snapshot(self) -> Snapshot | None:
-        return None if self.driver is None else self._look
+    @property
+    def partitions(self) -> list[PartitionStatus]:
+        """As the driver last had them in its status."""
+        look = None if self.driver is None else self._look
+        return [] if look is None else [each for link in look.links for each in link.partitions]
+
+    @property
+    def leads(self) -> bool:
+        look = self._look if self.driver is not None and self.alive else None
+        return look is not None and all(link.role == Role.LEADING for link in look.links)
 
     def _run(self) -> None:
         process = self.process
@@ -198,8 +220,29 @@ def _driver(settings: Settings, on_status: Callable[[Look], None]) -> daemon.Dri
     return daemon.Driver(settings, options, on_status, lambda _: None, threading.Event())
 
 
-def patch_causeway(patch: pytest.MonkeyPatch) -> None:
+# Pauses between looks. Each look costs the simulation something, also if nothing has happened.
+_LOOKS: Final = (
+    *("TICK_S", "_TICK_S", "_CALM_S", "_STATUS_S", "LOOK_S", "_LOOK_S", "_POLL_S"),
+    *("REPORT_INTERVAL_S", "_SYNCS_S", "_SOURCE_S", "_DATES_S", "_MIRROR_MAKER_S"),
+)
+_LONGEST_LOOK_S: Final = 5.0
+
+
+def _slow_down(patch: pytest.MonkeyPatch, pace: int) -> None:
+    """All modules look `pace` times less often, at least each few seconds."""
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("causeway."):
+            for look in _LOOKS:
+                pause = getattr(module, look, None)
+                if isinstance(pause, float) and pause < _LONGEST_LOOK_S:
+                    patch.setattr(module, look, min(pause * pace, _LONGEST_LOOK_S))
+
+
+def patch_causeway(patch: pytest.MonkeyPatch, pace: int) -> None:
     """Replaces Spark, the lease's timer, and the look at processes of the machine."""
+    if pace > 1:
+        _slow_down(patch, pace)
+    transforms.patch_transforms(patch)
     patch.setattr(daemon, "Engine", LaneLauncher)
     patch.setattr(loop, "LeaseGuard", LeaseAlarm)
     patch.setattr(loop, "_resident_bytes", lambda: 1 << 26)

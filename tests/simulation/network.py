@@ -84,6 +84,13 @@ class End:
         else:
             kernel.later(_DEAD_AFTER_S, lambda: self.other.on_reset(errno.ETIMEDOUT))
 
+    def vanish(self) -> None:
+        """Its machine is gone: the peer learns of that when its keep-alive gives up. Bytes that are
+        under way arrive."""
+        if self.open:
+            self.open = False
+            self.network.kernel.later(_DEAD_AFTER_S, lambda: self.other.on_reset(errno.ETIMEDOUT))
+
     def _carry(self, act: Callable[..., None], *given: Any) -> None:
         network = self.network
         if self._kept or network.is_cut(self.host, self.other.host):
@@ -317,16 +324,25 @@ class SimulatedSocket:
         self._accepted.append(server)
         self.notify()
 
-    def close(self) -> None:
-        if self._fd < 0:
-            return
+    def vanish(self) -> None:
+        """Its machine has lost its power."""
+        self._leave()
+        if self.end is not None:
+            self.end.vanish()
+
+    def _leave(self) -> None:
         fd, self._fd = self._fd, -1
         self.network.remove(fd)
         self.process.sockets.pop(fd, None)
         if self._accepted is not None:
             self.network.listeners.pop((self.process.host, self._at[1]), None)
-            for waiting in self._accepted:
-                waiting.close()
+
+    def close(self) -> None:
+        if self._fd < 0:
+            return
+        self._leave()
+        for waiting in self._accepted or ():
+            waiting.close()
         if self.end is not None:
             if self._linger and not self.end.inbox:
                 self.end.finish()
@@ -543,6 +559,19 @@ def socketpair(*_: int) -> tuple[SimulatedSocket, SimulatedSocket]:
     one, other = (SimulatedSocket(real_socket.AF_UNIX) for _ in range(2))
     join(_network, one, other)
     return one, other
+
+
+def inherit(fd: int, process: SimulatedProcess) -> SimulatedSocket:
+    """The socket `fd` of another process, for a child. The other process may close its own."""
+    old = _network.sock(fd)
+    assert old is not None
+    assert old.end is not None
+    new = object.__new__(SimulatedSocket)
+    new.__dict__.update(old.__dict__)
+    new.process, new.watchers, new._fd = process, {}, _network.add(new)
+    process.sockets[new._fd] = new
+    old.end.sock, old.end = new, None
+    return new
 
 
 def getaddrinfo(host: str, port: int, *_: Any, **__: Any) -> list[tuple[Any, ...]]:

@@ -9,15 +9,16 @@ from typing import Final
 
 import pytest
 
+from causeway.model import State
 from tests.simulation.checks import Checks
-from tests.simulation.cluster import BrokerNode, BrokerSettings, KafkaCluster
+from tests.simulation.cluster import BrokerNode, BrokerSettings, KafkaCluster, Refused
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel
 from tests.simulation.mirror import SimulatedMirror, patch_causeway
 from tests.simulation.mutations import Mutation
 from tests.simulation.network import Network
-from tests.simulation.scenario import SOURCE, TARGET, Content, Scenario, choose
-from tests.simulation.workload import Application, Group
+from tests.simulation.scenario import SOURCE, TARGET, Content, Scenario, TopicPlan, choose
+from tests.simulation.workload import Application, Group, OtherWriter
 
 _LOOK_S: Final = 1.0
 _CATCH_UP_S: Final = 900.0  # after all faults
@@ -52,11 +53,14 @@ class Run:
         self.checks = Checks(kernel, self.source, self.target, self.scenario)
         self.applications: list[Application] = []
         self.groups: list[Group] = []
+        self.others: list[OtherWriter] = []
         self.mirrors: list[SimulatedMirror] = []
+        self.file = Path()
+        self._stopping = False  # nothing new is written
 
     @property
-    def _clients(self) -> list[Application | Group]:
-        return [*self.applications, *self.groups]
+    def _clients(self) -> list[Application | Group | OtherWriter]:
+        return [*self.applications, *self.groups, *self.others]
 
     def _broker_at(self, host: str, port: int) -> BrokerNode | None:
         return self.source.node_at(host, port) or self.target.node_at(host, port)
@@ -64,36 +68,66 @@ class Run:
     def run(self) -> None:
         """Raises what is wrong."""
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-            patch_causeway(patch)
+            patch_causeway(patch, self.scenario.pace)
             if self.mutation is not None:
                 self.mutation.apply(patch)
-            file = Path(folder) / "mm2.properties"
-            file.write_text(self.scenario.file)
-            self._begin(file)
+            self.file = Path(folder) / "mm2.properties"
+            self.file.write_text(self.scenario.file)
+            self._begin()
             self._live()
             self._recover()
             self._end()
 
-    def _begin(self, file: Path) -> None:
+    def create(self, plan: TopicPlan) -> None:
+        """Creates the topic on the source, with applications that write to it, if it is missing."""
+        if plan.name in self.source.topics:
+            return
+        configs = {"min.insync.replicas": str(min(2, self.scenario.nodes)), **plan.configs}
+        try:
+            self.source.create_topic(plan.name, plan.partitions, self.scenario.replication, configs)
+        except Refused:
+            return  # too few brokers are up
+        for partition in range(plan.partitions):
+            self.write_to(plan, partition)
+
+    def write_to(self, plan: TopicPlan, partition: int) -> None:
+        """Starts an application, if none writes there yet."""
+        if any((each.plan, each.partition) == (plan, partition) for each in self.applications):
+            return
+        application = Application(self.kernel, self.source, plan, partition, self.scenario.pace)
+        self.applications.append(application)
+        if self._stopping:
+            application.stop()
+        application.start()
+
+    def _begin(self) -> None:
         scenario = self.scenario
         self.kernel.trace(f"{scenario}")
         for plan in scenario.topics:
-            self.source.create_topic(
-                plan.name,
-                plan.partitions,
-                scenario.replication,
-                {"min.insync.replicas": str(min(2, scenario.nodes)), **plan.configs},
-            )
-            for partition in range(plan.partitions):
-                self.applications.append(Application(self.kernel, self.source, plan, partition))
-        places = [(plan.name, number) for plan, number in self.checks.places]
-        self.groups = [Group(self.kernel, self.source, f"group-{n}", places) for n in range(2)]
+            if not plan.late:
+                self.create(plan)
+            if plan.content is Content.SHARED:
+                self.others.append(OtherWriter(self.kernel, self.target, plan, scenario.pace))
+        self.groups = [
+            Group(self.kernel, self.source, f"group-{number}", self._places, scenario.pace)
+            for number in range(2)
+        ]
         for number in range(scenario.drivers):
-            self.mirrors.append(SimulatedMirror(self.kernel, file, f"m-{number}.sim"))
-        for client in self._clients:
-            client.start()
+            self.mirrors.append(SimulatedMirror(self.kernel, self.file, f"m-{number}.sim"))
+        for group in self.groups:
+            group.start()
+        for other in self.others:
+            other.start()
         for mirror in self.mirrors:
             mirror.start()
+
+    def _places(self) -> list[tuple[str, int]]:
+        return [(plan.name, partition) for plan, partition in self.checks.places]
+
+    def _look(self) -> None:
+        self.checks.look()
+        for mirror in self.mirrors:
+            self.checks.statements.look_at_status(mirror.partitions)
 
     def _live(self) -> None:
         faults = Faults(self)
@@ -101,29 +135,54 @@ class Run:
         self.kernel.run_for(5 + self.kernel.random.random() * 10)
         while self.kernel.elapsed < end:
             faults.step()
-            self.kernel.run_for(self.kernel.random.expovariate(1 / 3))
-            self.checks.look()
+            self.kernel.run_for(self.kernel.random.expovariate(1 / 3) * self.scenario.pace)
+            self._look()
         faults.heal()
 
     def _recover(self) -> None:
+        self._stopping = True
         for client in self._clients:
             client.stop()
-        deadline = self.kernel.elapsed + _CATCH_UP_S
+        deadline = self.kernel.elapsed + _CATCH_UP_S * self.scenario.pace
         while True:
-            self.kernel.run_for(_LOOK_S)
-            self.checks.look()
+            self.kernel.run_for(_LOOK_S * self.scenario.pace)
+            self._look()
             for mirror in self.mirrors:
                 if not mirror.alive:
                     mirror.start()
-            if all(each.idle for each in self.applications) and not self.checks.missing():
+            for plan in self.scenario.topics:
+                self.create(plan)
+            left = self.checks.missing(self._stopped())
+            if all(each.idle for each in self.applications) and not left:
                 break
             if self.kernel.elapsed > deadline:
-                left = self.checks.missing() or ["a transaction stays open"]
+                left = left or ["a transaction stays open"]
                 raise StuckError("; ".join([*left, *self._reasons()]))
-        self.kernel.run_for(30.0)
-        self.checks.look()
-        if wrong := self.checks.groups([group.name for group in self.groups]):
-            raise StuckError("; ".join(wrong))
+        self.kernel.run_for(30.0 * self.scenario.pace)
+        self._look()
+        self._check_calm()
+
+    def _stopped(self) -> set[tuple[str, int]]:
+        """The partitions that a person has to look at."""
+        return {
+            (each.topic, each.partition)
+            for mirror in self.mirrors
+            if mirror.leads
+            for each in mirror.partitions
+            if each.state == State.STOPPED and each.reason
+        }
+
+    def _check_calm(self) -> None:
+        """A driver leads, and says of each partition that it runs and that nothing is left."""
+        leading = [each for mirror in self.mirrors if mirror.leads for each in mirror.partitions]
+        known = {(each.topic, each.partition): each for each in leading}
+        for place in self._places():
+            if place in self.checks.past and place in self._stopped():
+                continue
+            found = known.get(place)
+            if found is None or found.state != State.RUNNING or found.lag_records != 0:
+                said = found and f"{found.state} {found.reason}, lag {found.lag_records}"
+                raise StuckError(f"{place} has nothing left to mirror, but its status is {said}")
 
     def _reasons(self) -> list[str]:
         """What the drivers say of partitions that do not run."""
@@ -146,7 +205,7 @@ class Run:
         failed = [str(m.result) for m in self.mirrors if m.result not in (0, None)]
         if failed:
             raise StuckError(f"a driver ends by an error: {failed}")
-        self.checks.look()
+        self._look()
         self._check_preserved()
 
     def _check_preserved(self) -> None:

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import json
 import os
+import random
 import resource
 import sys
 import traceback
@@ -17,21 +18,21 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.network import Network
 from tests.simulation.run import Run
-from tests.simulation.scenario import choose
+from tests.simulation.scenario import Scenario, choose
 
 _LIMIT_S = 120  # of CPU time, for one seed
 _is_warm = False
 
 
-def one(seed: int, *, trace: bool, mutation: str | None) -> int:
+def one(seed: int, *, trace: bool, mutation: str | None, pace: int) -> int:
     """Runs one seed in this process. Returns the exit code."""
     _warm_up()
-    result = _run(seed, mutation, trace=trace)
+    result = _run(seed, mutation, trace=trace, pace=pace)
     print(json.dumps(result, indent=1))
     return 1 if result["failure"] else 0
 
 
-def many(seeds: Iterable[int], jobs: int, mutation: str | None) -> int:
+def many(seeds: Iterable[int], jobs: int, mutation: str | None, pace: int) -> int:
     """Prints one line for each failure, and a summary. Returns the exit code."""
     _warm_up()
     waiting = list(seeds)[::-1]
@@ -43,7 +44,7 @@ def many(seeds: Iterable[int], jobs: int, mutation: str | None) -> int:
             seed = waiting.pop()
             reader, writer = os.pipe()
             if (pid := os.fork()) == 0:
-                _in_child(seed, writer, mutation)
+                _in_child(seed, writer, mutation, pace)
             os.close(writer)
             running[pid] = seed, reader
         pid, _ = os.wait()
@@ -58,14 +59,22 @@ def many(seeds: Iterable[int], jobs: int, mutation: str | None) -> int:
             failed.append(seed)
             print(f"seed {seed}: {result['failure']}", flush=True)
     hours = simulated_s / 3600
-    print(f"{total} runs, {hours:.2f} simulated hours, {len(failed)} failed: {sorted(failed)}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime
+    print(
+        f"{total} runs, {hours:.2f} simulated hours in {cpu_s:.0f} s of CPU time,"
+        f" {len(failed)} failed: {sorted(failed)}"
+    )
+    if failed:
+        long = " --long" if pace > 1 else ""
+        print(f"Again: python -m tests.simulation --seed {min(failed)} --trace{long}")
     return 1 if failed else 0
 
 
 def _warm_up() -> None:
     """A first run loads modules and makes the classes of kafka-python. All other runs begin with
     the same state behind it, whether they share a process with it or are forked from there."""
-    _run(0, None, trace=False)
+    _run(0, None, trace=False, scenario=choose(random.Random(0), faults_s=5.0))
 
 
 def failure(seed: int, mutation: str, *, broken: bool) -> str:
@@ -77,7 +86,7 @@ def failure(seed: int, mutation: str, *, broken: bool) -> str:
         _is_warm = True
     reader, writer = os.pipe()
     if (pid := os.fork()) == 0:
-        _in_child(seed, writer, mutation, broken=broken)
+        _in_child(seed, writer, mutation, 1, broken=broken)
     os.close(writer)
     with open(reader, "rb") as pipe:
         text = pipe.read()
@@ -85,23 +94,35 @@ def failure(seed: int, mutation: str, *, broken: bool) -> str:
     return str(json.loads(text)["failure"]) if text else ""
 
 
-def _in_child(seed: int, writer: int, mutation: str | None, *, broken: bool = True) -> None:
+def _in_child(
+    seed: int, writer: int, mutation: str | None, pace: int, *, broken: bool = True
+) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_LIMIT_S, _LIMIT_S))
-    result = _run(seed, mutation, trace=False, broken=broken)
+    result = _run(seed, mutation, trace=False, broken=broken, pace=pace)
     os.write(writer, json.dumps(result).encode()[:60_000])
     os._exit(0)
 
 
-def _run(seed: int, mutation: str | None, *, trace: bool, broken: bool = True) -> dict[str, Any]:
+def _run(
+    seed: int,
+    mutation: str | None,
+    *,
+    trace: bool,
+    broken: bool = True,
+    scenario: Scenario | None = None,
+    pace: int = 1,
+) -> dict[str, Any]:
     """Without `broken` only the scenario is that of the mutation."""
     gc.disable()  # a collection at another moment would be another run
     kernel = Kernel(seed)
     network = Network(kernel)
     patches.use(kernel, network)
     failure = ""
+    scenario = scenario or choose(kernel.random, pace=pace)
     try:
         made = None if mutation is None else MUTATIONS[mutation]
-        scenario = None if made is None else made.focus(choose(kernel.random))
+        if made is not None:
+            scenario = made.focus(scenario)
         Run(kernel, network, made if broken else None, scenario).run()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"

@@ -1,13 +1,17 @@
-"""What a seed chooses before a run begins: clusters, topics, the mirror's file, and faults."""
+"""What a seed chooses before a run begins: clusters, topics, and the mirror's file."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from tests.simulation import transforms
+
 SOURCE, TARGET = "A", "B"
+LINK: Final = f"{SOURCE}->{TARGET}"
 
 
 class Content(StrEnum):
@@ -17,24 +21,41 @@ class Content(StrEnum):
     TRANSACTIONS = "transactions"  # some are aborted
     COMPACTED = "compacted"
     DELETED = "deleted"  # DeleteRecords and retention, behind the mirror's position
+    RETAINED = "retained"  # also before the mirror's position: the file allows the loss
     PRESERVED = "preserved"  # transactions too; each record keeps its offset
+    OLD = "old"  # records of days ago: brokers forget their producers
+    APPEND_TIME = "append time"  # the source's leader gives the records their time
+    SHARED = "shared"  # others write to the topic on the target
+    TRANSFORMED = "transformed"  # by rules, which drop some records
+    REPLACED = "replaced"  # is recreated, or loses its tail: the mirror stops, or has all
+
+
+IN_ORDER: Final = frozenset({Content.COMPACTED, Content.RETAINED})
+"""The source may lose records before they are mirrored."""
+TRANSACTIONAL: Final = frozenset({Content.TRANSACTIONS, Content.PRESERVED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
+    """`late`: it is created during the run."""
+
     name: str
     content: Content
     partitions: int
     configs: dict[str, str]
+    identity: bool = False
+    late: bool = False
 
     @property
     def mirrored(self) -> str:
-        return f"{SOURCE}.{self.name}"
+        return self.name if self.identity else f"{SOURCE}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """`nodes`: of each cluster. `faults_s`: how long things go wrong. `gentle`: no faults."""
+    """`nodes`: of each cluster. `faults_s`: how long things go wrong. `sole_writer`: as the file
+    says it; None: it says nothing. `pace`: how many times slower everything is that comes again and
+    again."""
 
     nodes: int
     replication: int
@@ -45,70 +66,103 @@ class Scenario:
     group_sync: bool
     codec: str
     gaps: str
+    identity: bool = False
+    sole_writer: bool | None = None
+    pace: int = 1
     keys: dict[str, str] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
         """The mirror's property file."""
+        return self.file_without(())
+
+    def file_without(self, topics: Collection[str]) -> str:
+        """The file without some of the topics."""
         bootstrap = {
             alias: ",".join(f"{alias.lower()}-{node}.sim:9092" for node in range(self.nodes))
             for alias in (SOURCE, TARGET)
         }
         preserved = [each.name for each in self.topics if each.content is Content.PRESERVED]
+        retained = any(each.content is Content.RETAINED for each in self.topics)
+        policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+        sole_writer = "" if self.sole_writer is None else str(self.sole_writer).lower()
         keys = {
             "clusters": f"{SOURCE}, {TARGET}",
             f"{SOURCE}.bootstrap.servers": bootstrap[SOURCE],
             f"{TARGET}.bootstrap.servers": bootstrap[TARGET],
-            f"{SOURCE}->{TARGET}.enabled": "true",
-            "topics": ", ".join(each.name for each in self.topics),
+            f"{LINK}.enabled": "true",
+            "topics": ", ".join(each.name for each in self.topics if each.name not in topics),
             "groups": "group-.*",
+            "replication.policy.class": policy if self.identity else "",
             "replication.factor": str(self.replication),
             "checkpoints.topic.replication.factor": str(self.replication),
             "offset-syncs.topic.replication.factor": str(self.replication),
             "heartbeats.topic.replication.factor": str(self.replication),
-            "refresh.topics.interval.seconds": "5",
-            "refresh.groups.interval.seconds": "5",
-            "sync.topic.configs.interval.seconds": "20",
-            "emit.checkpoints.interval.seconds": "5",
+            "refresh.topics.interval.seconds": str(5 * self.pace),
+            "refresh.groups.interval.seconds": str(5 * self.pace),
+            "sync.topic.configs.interval.seconds": str(20 * self.pace),
+            "emit.checkpoints.interval.seconds": str(5 * self.pace),
             "sync.group.offsets.enabled": str(self.group_sync).lower(),
-            "sync.group.offsets.interval.seconds": "5",
-            "emit.heartbeats.interval.seconds": "10",
+            "sync.group.offsets.interval.seconds": str(5 * self.pace),
+            "emit.heartbeats.interval.seconds": str(10 * self.pace),
+            f"{SOURCE}.consumer.fetch.max.wait.ms": str(min(500 * self.pace, 10_000)),
+            "causeway.lease.seconds": "" if self.pace == 1 else "60",
             "sync.topic.acls.enabled": "false",
             "causeway.lanes": str(self.lanes),
             "causeway.offsets.gaps": self.gaps,
             "causeway.offsets.preserve.topics": ", ".join(preserved),
+            "causeway.on.data.loss": "continue" if retained else "stop",
+            "causeway.sole.writer": sole_writer,
             f"{TARGET}.producer.compression.type": self.codec,
             **self.keys,
         }
+        transformed = [each.name for each in self.topics if each.content is Content.TRANSFORMED]
+        if transformed:
+            keys |= {f"{LINK}.{name}": value for name, value in transforms.KEYS.items()}
+            keys[f"{LINK}.causeway.transform.rules.topics"] = ", ".join(transformed)
         return "".join(f"{name} = {value}\n" for name, value in keys.items() if value)
 
 
 _CONFIGS: Final[dict[Content, dict[str, str]]] = {
     Content.COMPACTED: {"cleanup.policy": "compact", "segment.bytes": "4000"},
     Content.DELETED: {"segment.bytes": "4000"},
+    Content.RETAINED: {"segment.bytes": "4000"},
+    Content.APPEND_TIME: {"message.timestamp.type": "LogAppendTime"},
 }
 
 
-def choose(chance: random.Random) -> Scenario:
-    """The scenario of a seed."""
+def choose(chance: random.Random, *, faults_s: float | None = None, pace: int = 1) -> Scenario:
+    """The scenario of a seed. `faults_s`: by chance unless given."""
     nodes = chance.choice((1, 2, 3, 3))
-    count = chance.randint(1, 3)
-    topics = tuple(_topic(number, chance.choice(list(Content)), chance) for number in range(count))
+    identity = chance.random() < 0.25
+    contents = [each for each in Content if identity or each is not Content.SHARED]
+    topics = tuple(
+        _topic(number, chance.choice(contents), chance, identity)
+        for number in range(chance.randint(1, 3))
+    )
+    shared = any(each.content is Content.SHARED for each in topics)
     return Scenario(
         nodes=nodes,
         replication=nodes,
         topics=topics,
         drivers=chance.choice((1, 1, 2)),
         lanes=chance.choice((1, 2)),
-        faults_s=chance.choice((30.0, 60.0, 120.0)),
+        faults_s=chance.choice((30.0, 60.0, 120.0)) * pace if faults_s is None else faults_s,
+        pace=pace,
         group_sync=chance.random() < 0.7,
         codec=chance.choice(("none", "none", "lz4")),
         gaps=chance.choice(("markers", "transactions")),
+        identity=identity,
+        sole_writer=False if shared else chance.choice((None, None, True, False)),
     )
 
 
-def _topic(number: int, content: Content, chance: random.Random) -> TopicPlan:
-    configs = dict(_CONFIGS.get(content, {}))
+def _topic(number: int, content: Content, chance: random.Random, identity: bool) -> TopicPlan:
     return TopicPlan(
-        name=f"t{number}", content=content, partitions=chance.randint(1, 3), configs=configs
+        name=f"t{number}",
+        content=content,
+        partitions=chance.randint(1, 3),
+        configs=dict(_CONFIGS.get(content, {})),
+        identity=identity,
+        late=number > 0 and chance.random() < 0.3,
     )

@@ -10,7 +10,7 @@ set or on the identity of an object.
 from tests.simulation.cluster.cluster import KafkaCluster
 from tests.simulation.cluster.errors import Refused
 from tests.simulation.cluster.groups import ConsumerGroup, GroupOffset
-from tests.simulation.cluster.log import LogBatch, ReplicaLog
+from tests.simulation.cluster.log import LogBatch, ReplicaLog, records_in
 from tests.simulation.cluster.node import BrokerNode
 from tests.simulation.cluster.replica import Replica
 from tests.simulation.cluster.session import BrokerSession
@@ -33,4 +33,5 @@ __all__ = [
     "ReplicaLog",
     "TopicState",
     "batch_of",
+    "records_in",
 ]

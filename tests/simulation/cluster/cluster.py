@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from causeway.records import Record, decode
+from causeway.records import Record
 from tests.simulation.cluster.compaction import compact
 from tests.simulation.cluster.controller import Controller
 from tests.simulation.cluster.groups import ConsumerGroups, GroupOffset
-from tests.simulation.cluster.log import LogBatch
+from tests.simulation.cluster.log import LogBatch, records_in
 from tests.simulation.cluster.node import BrokerNode
 from tests.simulation.cluster.producing import append_batch
 from tests.simulation.cluster.replica import Replica
@@ -174,7 +174,7 @@ class KafkaCluster:
                 for each in aborted
             )
             if not batch.is_control and batch.header.records and not left_out:
-                found += decode(batch.raw)
+                found += records_in(batch.raw)
         return [each for each in found if replica.log.start <= each.offset < end]
 
     def log_range(self, topic: str, partition: int) -> tuple[int, int]:

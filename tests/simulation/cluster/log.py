@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -17,13 +18,21 @@ from causeway.records import (
     MAGIC,
     TRANSACTIONAL,
     BatchHeader,
+    Record,
     checksum,
+    decode,
 )
 from tests.simulation.cluster.epochs import EpochCache
 from tests.simulation.cluster.producers import EndedTransaction, ProducerStates
 from tests.simulation.cluster.settings import LONG_MAX
 
 _last, _base = attrgetter("last"), attrgetter("base")
+
+
+@lru_cache(maxsize=1 << 16)
+def records_in(raw: bytes) -> tuple[Record, ...]:
+    """The records of a whole batch. Checkers read the same logs again and again."""
+    return tuple(decode(raw))
 
 
 class LogBatch(NamedTuple):

@@ -57,6 +57,7 @@ class ClusterProducer:
         partition: int,
         records: Sequence[Content],
         timestamp_ms: int | None = None,
+        codec: int = 0,
     ) -> int:
         """The base offset. Raises Refused, LookupError; the batch may be written again then."""
         place = topic, partition
@@ -71,6 +72,7 @@ class ClusterProducer:
             producer=self.producer,
             sequence=sequence,
             transactional=key is not None,
+            codec=codec,
         )
         base = self.cluster.append(topic, partition, batch, transactional_id=key)
         self._sequences[place] = advance(sequence, len(records))
