@@ -6,9 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from causeway.daemon.leadership import Leadership
 from causeway.daemon.tasks import groups
+from causeway.link_topics.offset_map import Span
 from causeway.relay.lane import responses
 from causeway.relay.recovery import resume
+from tests.simulation.mirror import LeaseAlarm
 from tests.simulation.mutations.mutation import Apply, Mutation, replaced, wrapped
 from tests.simulation.scenario import Content, Scenario, TopicPlan
 
@@ -37,8 +42,19 @@ def _believe_pair(_: Any, source: Any, target: Any) -> Any:
     return target.resumed(target.outlet.pair, source.assignment.leader_epoch)
 
 
-def _mirror(guard: str, runs: int, focus: Callable[[Scenario], Scenario], apply: Apply) -> Mutation:
-    return Mutation(guard=guard, runs=runs, focus=focus, apply=apply)
+def _ignore_lease(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaseAlarm, "lasts", lambda _: True)
+    patch.setattr(LeaseAlarm, "send", lambda _, act: act())
+
+
+def _mirror(
+    guard: str,
+    runs: int,
+    focus: Callable[[Scenario], Scenario],
+    apply: Apply,
+    survives: str = "",
+) -> Mutation:
+    return Mutation(guard=guard, runs=runs, focus=focus, apply=apply, survives=survives)
 
 
 MIRROR: dict[str, Mutation] = {
@@ -54,10 +70,30 @@ MIRROR: dict[str, Mutation] = {
         _small(Content.TRANSACTIONS, group_sync=True),
         wrapped(groups, "group_offsets", _same_number),
     ),
+    "a stretch of the offset map with gaps counts as straight": _mirror(
+        "link_topics/offset_map.py, Span.straight",
+        5,
+        _small(Content.TRANSACTIONS, group_sync=True),
+        replaced(Span, "straight", property(lambda _: True)),
+    ),
     "recovery believes the pair instead of the target's log": _mirror(
         "relay/recovery/resume.py, _count_on",
         10,
         _small(Content.PLAIN),
         replaced(resume, "_count_on", _believe_pair),
+    ),
+    "a standby leads before the lease of the leader has ended": _mirror(
+        "daemon/leadership.py, Leadership._wait_for_lease",
+        10,
+        _small(Content.PLAIN, drivers=2),
+        replaced(Leadership, "_wait_for_lease", lambda *_: True),
+        survives="no check counts how often drivers take the lead; what they write stays true",
+    ),
+    "lanes ignore their lease": _mirror(
+        "relay/lane/lease.py, LeaseGuard",
+        10,
+        _small(Content.PRESERVED, lanes=2),
+        _ignore_lease,
+        survives="a second line: sequences refuse a second lane; old records alone need it",
     ),
 }

@@ -60,8 +60,8 @@ def _over_gaps(original: Callable[..., None], state: OutletState, runs: Any) -> 
     original(state, [run for run in runs if not isinstance(run, Gap)])
 
 
-def _lanes(guard: str, kind: str, runs: int, apply: Apply) -> Mutation:
-    return Mutation(guard=guard, kind=kind, runs=runs, apply=apply)
+def _lanes(guard: str, kind: str, runs: int, apply: Apply, survives: str = "") -> Mutation:
+    return Mutation(guard=guard, kind=kind, runs=runs, apply=apply, survives=survives)
 
 
 SAME_OFFSETS: dict[str, Mutation] = {
@@ -76,6 +76,7 @@ SAME_OFFSETS: dict[str, Mutation] = {
         "offsets kept by markers",
         150,
         wrapped(GapFiller, "_fence", _same_epoch),
+        survives="a second line: the first marker waits until no earlier one can arrive",
     ),
     "a recovery ends all doubt about late markers": _lanes(
         "relay/lane/gaps.py, Gaps.reset",

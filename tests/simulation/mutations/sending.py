@@ -11,6 +11,7 @@ from causeway.relay.lane import outlet, reader, responses, target, transforming,
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.outlet import OutletState, Sent
 from causeway.relay.lane.recovery_queue import RecoveryQueue
+from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.watches import Leaders
 from causeway.wire import FetchSession, Produced
 from tests.simulation.mutations.mutation import Apply, Mutation, during, replaced, wrapped
@@ -88,6 +89,20 @@ def _cut_anywhere(batch: Any, count: int) -> list[int]:
 
 def _move_up_all(flow: Flow) -> list[OutletState]:
     return [each for each in flow.outlets if not each.exclusive and not each.unanswered]
+
+
+def _unanswered_too(original: Callable[..., None], *given: Any) -> None:
+    before = Flow.__dict__["unanswered"]
+    setattr(Flow, "unanswered", property(lambda _: 0))  # noqa: B010 - a property is not assigned to
+    try:
+        original(*given)
+    finally:
+        setattr(Flow, "unanswered", before)  # noqa: B010
+
+
+def _at_the_furthest(original: Callable[..., None], queue: Any, flow: Flow, found: Any) -> None:
+    original(queue, flow, found)
+    flow.position = flow.through = max(each.start for each in flow.outlets)
 
 
 def _lanes(guard: str, kind: str, runs: int, apply: Apply, survives: str = "") -> Mutation:
@@ -205,6 +220,36 @@ SENDING: dict[str, Mutation] = {
         60,
         wrapped(reader, "FetchPosition", _any_leader),
         survives="a second line: no simulated leader of an old epoch has other records",
+    ),
+    "a recovery begins before each request has its answer": _lanes(
+        "recovery_queue.py, RecoveryQueue.find",
+        "one outlet",
+        60,
+        wrapped(RecoveryQueue, "find", _unanswered_too),
+    ),
+    "batches that waited before a recovery are sent after it": _lanes(
+        "recovery_queue.py, RecoveryQueue.pause",
+        "one outlet",
+        20,
+        replaced(OutletState, "drop_pending", lambda _: None),
+    ),
+    "a flow goes on where its furthest outlet is": _lanes(
+        "recovery_queue.py, RecoveryQueue._resume",
+        "several outlets, by key",
+        20,
+        wrapped(RecoveryQueue, "_resume", _at_the_furthest),
+    ),
+    "a batch that is too large is sent again as it is": _lanes(
+        "outlet.py, send_smaller",
+        "targets that take less than was known",
+        20,
+        replaced(responses, "send_smaller", lambda *_: False),
+    ),
+    "a partition that a lane gives up is sent further": _lanes(
+        "relay.py, Relay.let_go",
+        "one outlet",
+        60,
+        replaced(Relay, "let_go", lambda *_: None),
     ),
     "records behind one that a transform refuses are relayed": _lanes(
         "transforming.py, Transforming._routed",
