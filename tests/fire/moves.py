@@ -17,17 +17,20 @@ from tests.fire.topics import number_of
 
 
 class Moves:
-    """`unmirrored`: the numbers of records that only A has, as the commands have saved them."""
+    """`unmirrored`: the numbers of records that only A has, as the commands have saved them.
+    `whole`: whether the whole link has moved."""
 
     def __init__(self, applications: Applications, mirror: FireMirror) -> None:
         self._applications = applications
         self._mirror = mirror
         self._count = 0
+        self.whole = False
         self.unmirrored: dict[Place, set[int]] = {}
 
     def promote_link(self, chance: random.Random) -> str:
         it = self._applications
         self._end(all_topics=True)
+        self.whole = True
         self._command("promote")
         it.write(it.b)
         self._live_on_b(chance)
