@@ -9,14 +9,13 @@ What the mirror says is checked in statements.py.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.simulation import transforms
 from tests.simulation.cluster import KafkaCluster, records_in
-from tests.simulation.kernel import Kernel
-from tests.simulation.scenario import IN_ORDER, Content, Scenario, TopicPlan
+from tests.simulation.scenario import IN_ORDER, Content, TopicPlan
 from tests.simulation.statements import InvariantError, Statements
 from tests.simulation.workload import OTHERS
 
@@ -52,13 +51,17 @@ class Mirrored:
 
 
 class Checks:
-    """Of one link from `source` to `target`."""
+    """Of one link from `source` to `target`, with their `aliases`."""
 
     def __init__(
-        self, kernel: Kernel, source: KafkaCluster, target: KafkaCluster, scenario: Scenario
+        self,
+        source: KafkaCluster,
+        target: KafkaCluster,
+        topics: Sequence[TopicPlan],
+        aliases: tuple[str, str],
     ) -> None:
-        self.kernel, self.source, self.target = kernel, source, target
-        self.scenario = scenario
+        self.source, self.target = source, target
+        self.topics, self.aliases = topics, aliases
         # By source partition: all records that readers of the source could see, by offset.
         self.committed: dict[Place, dict[int, bytes]] = {}
         # The same of topics that were replaced meanwhile, oldest first.
@@ -75,7 +78,7 @@ class Checks:
     def places(self) -> list[tuple[TopicPlan, int]]:
         return [
             (plan, partition)
-            for plan in self.scenario.topics
+            for plan in self.topics
             if plan.name in self.source.topics
             for partition in range(len(self.source.topics[plan.name].partitions))
         ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tests.simulation.cluster import KafkaCluster, LogBatch, Refused
+from causeway.link_topics import PartitionProgress, decode_entry
+from tests.simulation.cluster import KafkaCluster, LogBatch, Refused, records_in
 from tests.simulation.scenario import IN_ORDER, Content
+from tests.simulation.statements import PROGRESS
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Faults
@@ -28,6 +30,7 @@ class Losses:
         yield self._crash_machine, 2
         yield self._freeze_drivers_in_turn, 1
         yield self._lose_tail, 2
+        yield self._lose_progress, 1
         yield self._elect_unclean, 2
         yield self._forget_producers, 2
         yield self._jump_clock_of_broker, 1
@@ -120,6 +123,24 @@ class Losses:
                 target.cut(*place, last.base)
         except (LookupError, Refused):
             pass
+
+    def _lose_progress(self) -> None:
+        """The progress topic goes back to an earlier state, in which each partition is claimed."""
+        target = self.run.target
+        if PROGRESS not in target.topics or not self.faults.is_calm(target):
+            return
+        claimed: dict[object, int] = {}
+        batches = target.batches(PROGRESS, 0)
+        for batch in batches:
+            for record in records_in(batch.raw):
+                entry = None if record.key is None else decode_entry(record.key, record.value)
+                if isinstance(entry, PartitionProgress):
+                    producers = tuple(outlet.producer_id for outlet in entry.outlets)
+                    claimed.setdefault((entry.source, producers), record.offset)
+        lost = batches[-self._chance.randint(1, 8) :]
+        if claimed and lost and lost[0].base > max(claimed.values()):
+            self.kernel.trace(f"the progress topic loses its records from {lost[0].base} on")
+            target.cut(PROGRESS, 0, lost[0].base)
 
     def _elect_unclean(self) -> None:
         """A replica leads that lacks acknowledged records."""

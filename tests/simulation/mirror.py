@@ -179,9 +179,11 @@ class SimulatedMirror:
         return [] if look is None else [each for link in look.links for each in link.partitions]
 
     @property
-    def leads(self) -> bool:
+    def led(self) -> list[PartitionStatus]:
+        """Those of the links that the driver leads."""
         look = self._look if self.driver is not None and self.alive else None
-        return look is not None and all(link.role == Role.LEADING for link in look.links)
+        links = () if look is None else look.links
+        return [each for link in links if link.role == Role.LEADING for each in link.partitions]
 
     def _run(self) -> None:
         process = self.process

@@ -50,7 +50,9 @@ class Run:
             for alias in (SOURCE, TARGET)
         )
         network.server_at = self._broker_at
-        self.checks = Checks(kernel, self.source, self.target, self.scenario)
+        self.checks = Checks(self.source, self.target, self.scenario.topics, (SOURCE, TARGET))
+        back = Checks(self.target, self.source, self.scenario.back, (TARGET, SOURCE))
+        self.all_checks = self.checks, back
         self.applications: list[Application] = []
         self.groups: list[Group] = []
         self.others: list[OtherWriter] = []
@@ -79,22 +81,27 @@ class Run:
             self._end()
 
     def create(self, plan: TopicPlan) -> None:
-        """Creates the topic on the source, with applications that write to it, if it is missing."""
-        if plan.name in self.source.topics:
+        """Creates the topic on its cluster, and applications that write to it, if it is missing."""
+        cluster = self._origin(plan)
+        if plan.name in cluster.topics:
             return
         configs = {"min.insync.replicas": str(min(2, self.scenario.nodes)), **plan.configs}
         try:
-            self.source.create_topic(plan.name, plan.partitions, self.scenario.replication, configs)
+            cluster.create_topic(plan.name, plan.partitions, self.scenario.replication, configs)
         except Refused:
             return  # too few brokers are up
         for partition in range(plan.partitions):
             self.write_to(plan, partition)
 
+    def _origin(self, plan: TopicPlan) -> KafkaCluster:
+        return self.source if plan.origin == SOURCE else self.target
+
     def write_to(self, plan: TopicPlan, partition: int) -> None:
         """Starts an application, if none writes there yet."""
         if any((each.plan, each.partition) == (plan, partition) for each in self.applications):
             return
-        application = Application(self.kernel, self.source, plan, partition, self.scenario.pace)
+        cluster = self._origin(plan)
+        application = Application(self.kernel, cluster, plan, partition, self.scenario.pace)
         self.applications.append(application)
         if self._stopping:
             application.stop()
@@ -103,7 +110,7 @@ class Run:
     def _begin(self) -> None:
         scenario = self.scenario
         self.kernel.trace(f"{scenario}")
-        for plan in scenario.topics:
+        for plan in (*scenario.topics, *scenario.back):
             if not plan.late:
                 self.create(plan)
             if plan.content is Content.SHARED:
@@ -125,9 +132,10 @@ class Run:
         return [(plan.name, partition) for plan, partition in self.checks.places]
 
     def _look(self) -> None:
-        self.checks.look()
-        for mirror in self.mirrors:
-            self.checks.statements.look_at_status(mirror.partitions)
+        for checks in self.all_checks:
+            checks.look()
+            for mirror in self.mirrors:
+                checks.statements.look_at_status(mirror.partitions)
 
     def _live(self) -> None:
         faults = Faults(self)
@@ -152,7 +160,8 @@ class Run:
                     mirror.start()
             for plan in self.scenario.topics:
                 self.create(plan)
-            left = self.checks.missing(self._stopped())
+            stopped = self._stopped()
+            left = [each for checks in self.all_checks for each in checks.missing(stopped)]
             if all(each.idle for each in self.applications) and not left:
                 break
             if self.kernel.elapsed > deadline:
@@ -167,19 +176,18 @@ class Run:
         return {
             (each.topic, each.partition)
             for mirror in self.mirrors
-            if mirror.leads
-            for each in mirror.partitions
+            for each in mirror.led
             if each.state == State.STOPPED and each.reason
         }
 
     def _check_calm(self) -> None:
         """A driver leads, and says of each partition that it runs and that nothing is left."""
-        leading = [each for mirror in self.mirrors if mirror.leads for each in mirror.partitions]
-        known = {(each.topic, each.partition): each for each in leading}
-        for place in self._places():
+        led = {(each.topic, each.partition): each for mirror in self.mirrors for each in mirror.led}
+        for plan, partition in (each for checks in self.all_checks for each in checks.places):
+            place = plan.name, partition
             if place in self.checks.past and place in self._stopped():
                 continue
-            found = known.get(place)
+            found = led.get(place)
             if found is None or found.state != State.RUNNING or found.lag_records != 0:
                 said = found and f"{found.state} {found.reason}, lag {found.lag_records}"
                 raise StuckError(f"{place} has nothing left to mirror, but its status is {said}")

@@ -12,6 +12,7 @@ from tests.simulation import transforms
 
 SOURCE, TARGET = "A", "B"
 LINK: Final = f"{SOURCE}->{TARGET}"
+LINK_BACK: Final = f"{TARGET}->{SOURCE}"
 
 
 class Content(StrEnum):
@@ -37,7 +38,7 @@ TRANSACTIONAL: Final = frozenset({Content.TRANSACTIONS, Content.PRESERVED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """`late`: it is created during the run."""
+    """`late`: it is created during the run. `origin`: the cluster that it is mirrored from."""
 
     name: str
     content: Content
@@ -45,16 +46,18 @@ class TopicPlan:
     configs: dict[str, str]
     identity: bool = False
     late: bool = False
+    origin: str = SOURCE
 
     @property
     def mirrored(self) -> str:
-        return self.name if self.identity else f"{SOURCE}.{self.name}"
+        return self.name if self.identity else f"{self.origin}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """`nodes`: of each cluster. `faults_s`: how long things go wrong. `sole_writer`: as the file
-    says it; None: it says nothing. `pace`: how many times slower everything is that comes again and
+    says it; None: it says nothing. `back`: topics of a second flow, from the target to the source.
+    `pace`: how many times slower everything is that comes again and
     again."""
 
     nodes: int
@@ -69,6 +72,7 @@ class Scenario:
     identity: bool = False
     sole_writer: bool | None = None
     pace: int = 1
+    back: tuple[TopicPlan, ...] = ()
     keys: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -91,7 +95,11 @@ class Scenario:
             f"{SOURCE}.bootstrap.servers": bootstrap[SOURCE],
             f"{TARGET}.bootstrap.servers": bootstrap[TARGET],
             f"{LINK}.enabled": "true",
-            "topics": ", ".join(each.name for each in self.topics if each.name not in topics),
+            f"{LINK}.topics": ", ".join(
+                each.name for each in self.topics if each.name not in topics
+            ),
+            f"{LINK_BACK}.enabled": str(bool(self.back)).lower(),
+            f"{LINK_BACK}.topics": ", ".join(each.name for each in self.back),
             "groups": "group-.*",
             "replication.policy.class": policy if self.identity else "",
             "replication.factor": str(self.replication),
@@ -140,6 +148,7 @@ def choose(chance: random.Random, *, faults_s: float | None = None, pace: int = 
         _topic(number, chance.choice(contents), chance, identity)
         for number in range(chance.randint(1, 3))
     )
+    back = () if identity or chance.random() < 0.7 else (_back(chance),)
     shared = any(each.content is Content.SHARED for each in topics)
     return Scenario(
         nodes=nodes,
@@ -149,12 +158,18 @@ def choose(chance: random.Random, *, faults_s: float | None = None, pace: int = 
         lanes=chance.choice((1, 2)),
         faults_s=chance.choice((30.0, 60.0, 120.0)) * pace if faults_s is None else faults_s,
         pace=pace,
+        back=back,
         group_sync=chance.random() < 0.7,
         codec=chance.choice(("none", "none", "lz4")),
         gaps=chance.choice(("markers", "transactions")),
         identity=identity,
         sole_writer=False if shared else chance.choice((None, None, True, False)),
     )
+
+
+def _back(chance: random.Random) -> TopicPlan:
+    content = chance.choice((Content.PLAIN, Content.TRANSACTIONS))
+    return TopicPlan(name="u0", content=content, partitions=2, configs={}, origin=TARGET)
 
 
 def _topic(number: int, content: Content, chance: random.Random, identity: bool) -> TopicPlan:

@@ -25,9 +25,7 @@ from tests.simulation.scenario import IN_ORDER, SOURCE, TARGET, Content, TopicPl
 if TYPE_CHECKING:
     from tests.simulation.checks import Checks, Place
 
-_PROGRESS: Final = f"__causeway.{SOURCE}.{TARGET}.progress"
-_SYNCS: Final = f"mm2-offset-syncs.{TARGET}.internal"  # on the source
-_CHECKPOINTS: Final = f"{SOURCE}.checkpoints.internal"
+PROGRESS: Final = f"__causeway.{SOURCE}.{TARGET}.progress"
 _SEQUENCES: Final = 1 << 31
 
 
@@ -41,24 +39,28 @@ class Statements:
     def __init__(self, checks: Checks) -> None:
         self.checks = checks
         self.source, self.target = checks.source, checks.target
-        self._plans = {plan.name: plan for plan in checks.scenario.topics}
-        self._by_mirrored = {plan.mirrored: plan for plan in checks.scenario.topics}
+        source, target = checks.aliases
+        self._progress = f"__causeway.{source}.{target}.progress"
+        self._syncs = f"mm2-offset-syncs.{target}.internal"  # on the source
+        self._checkpoints = f"{source}.checkpoints.internal"
+        self._plans = {plan.name: plan for plan in checks.topics}
+        self._by_mirrored = {plan.mirrored: plan for plan in checks.topics}
         self._read: dict[str, int] = {}  # up to which offset, by topic
         self._claims: dict[tuple[Place, int], Pair] = {}  # by source partition and producer id
 
     def look(self) -> None:
         """Raises InvariantError."""
-        for record in self._new_records(self.target, _PROGRESS):
+        for record in self._new_records(self.target, self._progress):
             if record.key is not None:
                 entry = decode_entry(record.key, record.value)
                 if isinstance(entry, PartitionProgress):
                     self._look_at_progress(entry)
-        for record in self._new_records(self.source, _SYNCS):
+        for record in self._new_records(self.source, self._syncs):
             if record.key is not None and record.value is not None:
                 sync = OffsetSync.decode(record.key, record.value)
                 place = sync.partition.topic, sync.partition.partition
                 self._look_at_offsets("offset sync", place, sync.upstream, sync.downstream)
-        for record in self._new_records(self.target, _CHECKPOINTS):
+        for record in self._new_records(self.target, self._checkpoints):
             if record.key is not None and record.value is not None:
                 self._look_at_checkpoint(Checkpoint.decode(record.key, record.value))
         for name in list(self.target.groups.groups):
