@@ -15,7 +15,6 @@ from tests.fire.mirror import LINK, FireMirror
 from tests.fire.tape import Place
 from tests.fire.topics import number_of
 
-
 # See "--topic" in docs/how-to/failover.md.
 _NOT_ALONE = "left out: the whole link has moved, so no topic can move back alone"
 
