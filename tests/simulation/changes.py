@@ -73,7 +73,7 @@ class Changes:
         self.run.create(self._chance.choice(self.run.scenario.topics))
 
     def _add_partition(self) -> None:
-        plan, _ = self._chance.choice(self.run.checks.places)
+        plan, _ = self._chance.choice(self.faults.places)
         count = len(self.run.source.topics[plan.name].partitions)
         if count < _MOST_PARTITIONS:
             try:
@@ -83,7 +83,7 @@ class Changes:
             self.run.write_to(plan, count)
 
     def _alter_config(self) -> None:
-        plan, _ = self._chance.choice(self.run.checks.places)
+        plan, _ = self._chance.choice(self.faults.places)
         name = self._chance.choice(list(_CONFIGS))
         value = self._chance.choice(_CONFIGS[name])
         self.kernel.trace(f"{plan.name}: {name} is {value}")
@@ -117,7 +117,7 @@ class Changes:
     def _lose_tail_of_source(self) -> None:
         """All replicas of the source lose acknowledged records."""
         source = self.run.source
-        plan, partition = self._chance.choice(self.run.checks.places)
+        plan, partition = self._chance.choice(self.faults.places)
         if plan.content is not Content.REPLACED or not self.faults.is_calm(source):
             return
         try:
@@ -161,8 +161,12 @@ class Changes:
     def _ask_once(self, act: Callable[..., Any], **asked: Any) -> None:
         self._ask((act, asked), persists=False)
 
+    def adopt(self, topic: str) -> None:
+        """Acknowledges that records are lost."""
+        self._ask_once(directives.restart, topic=topic, adopt=True)
+
     def _scope(self) -> dict[str, Any]:
-        plan, partition = self._chance.choice(self.run.checks.places)
+        plan, partition = self._chance.choice(self.faults.places)
         return self._chance.choice(
             ({}, {"topic": plan.name}, {"topic": plan.name, "partition": partition})
         )

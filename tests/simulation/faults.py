@@ -9,7 +9,7 @@ from tests.simulation.changes import Changes
 from tests.simulation.cluster import BrokerNode, KafkaCluster, Refused
 from tests.simulation.kernel import SimulatedProcess
 from tests.simulation.losses import Losses
-from tests.simulation.scenario import Content
+from tests.simulation.scenario import Content, TopicPlan
 
 if TYPE_CHECKING:
     from tests.simulation.run import Run
@@ -23,8 +23,9 @@ class Faults:
         self.run = run
         self.kernel, self.network = run.kernel, run.network
         self._chance = run.kernel.random
-        self._losses, self._changes = Losses(self), Changes(self)
-        every = [*self._weighted(), *self._losses.weighted(), *self._changes.weighted()]
+        self.places: list[tuple[TopicPlan, int]] = []  # of the source, at this step
+        self._losses, self.changes = Losses(self), Changes(self)
+        every = [*self._weighted(), *self._losses.weighted(), *self.changes.weighted()]
         # Each run has some kinds alone, so that rare ones come often in some runs.
         share = self._chance.choice((0.2, 0.5, 1.0))
         some = [each for each in every if self._chance.random() < share] or every
@@ -32,8 +33,10 @@ class Faults:
 
     def step(self) -> None:
         """One fault, or nothing where it does not apply."""
-        (act,) = self._chance.choices(self._acts, self._weights)
-        act()
+        self.places = self.run.checks.places
+        if self.places:
+            (act,) = self._chance.choices(self._acts, self._weights)
+            act()
 
     def heal(self) -> None:
         """All faults end now."""
@@ -48,7 +51,7 @@ class Faults:
             if process.alive:
                 process.thaw()
         self._losses.heal()
-        self._changes.heal()
+        self.changes.heal()
 
     def _weighted(self) -> Iterator[tuple[Callable[[], None], float]]:
         yield self._kill_driver, 3
@@ -160,7 +163,7 @@ class Faults:
     def _clean_logs(self) -> None:
         """Compaction of compacted topics; DeleteRecords of what has been mirrored."""
         run = self.run
-        plan, partition = self._chance.choice(run.checks.places)
+        plan, partition = self._chance.choice(self.places)
         try:
             run.checks.look()
             if plan.content is Content.COMPACTED:

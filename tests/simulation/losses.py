@@ -99,7 +99,7 @@ class Losses:
 
     def _mirrored_place(self) -> tuple[str, int] | None:
         """A partition of the target whose records the source still has."""
-        plan, partition = self._chance.choice(self.run.checks.places)
+        plan, partition = self._chance.choice(self.faults.places)
         topic = self.run.target.topics.get(plan.mirrored)
         if plan.content in _CANNOT_BE_SENT_AGAIN or topic is None:
             return None

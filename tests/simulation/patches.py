@@ -10,6 +10,7 @@ import logging  # noqa: F401  its locks stay real
 import os
 import queue
 import random
+import resource
 import select
 import selectors
 import signal
@@ -17,13 +18,17 @@ import socket
 import ssl  # noqa: F401  it derives a class from the real socket
 import threading
 import time
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 from tests.simulation import network, threads
 from tests.simulation.kernel import Kernel, SimulatedProcess
 
 _kernel: Kernel
+_futures = count()
 _real_pid = os.getpid
+real_usage = resource.getrusage
 
 
 def install() -> None:
@@ -58,19 +63,32 @@ def install() -> None:
         (time, "sleep", _sleep),
         (os, "urandom", _urandom),
         (os, "getpid", _pid),
+        (resource, "getrusage", _usage),
         (random, "_urandom", _urandom),
         (signal, "signal", lambda *_: None),
     ):
         setattr(module, name, value)
+    from concurrent.futures import _base  # its locks are simulated from here on
+
+    # A wait for several futures goes through them in the order of their hashes and ids.
+    module = _base
+    module.id = module.Future.__hash__ = _number_of_future
 
 
 def use(kernel: Kernel, net: network.Network) -> None:
     """All that was replaced belongs to this run from now on."""
-    global _kernel
+    global _kernel, _futures
+    _futures = count()
     _kernel = kernel
     threads.use(kernel)
     network.use(net)
     random.seed(kernel.random.random())
+
+
+def _number_of_future(future: Any) -> int:
+    if "_number" not in future.__dict__:
+        future._number = next(_futures)
+    return int(future._number)
 
 
 def _process() -> SimulatedProcess | None:
@@ -93,6 +111,13 @@ def _sleep(seconds: float) -> None:
 
 def _urandom(size: int) -> bytes:
     return _kernel.random.randbytes(size)
+
+
+def _usage(of: int) -> Any:
+    """Lanes report their CPU time, which must not depend on the real machine."""
+    if of != resource.RUSAGE_SELF:
+        return real_usage(of)
+    return SimpleNamespace(ru_utime=_kernel.elapsed / 10, ru_stime=0.0, ru_maxrss=1 << 16)
 
 
 def _pid() -> int:

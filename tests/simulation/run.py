@@ -3,6 +3,7 @@ again and the mirror catches up."""
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from tests.simulation.workload import Application, Group, OtherWriter
 
 _LOOK_S: Final = 1.0
 _CATCH_UP_S: Final = 900.0  # after all faults
+_ADOPTS_AGAIN_S: Final = 30.0
 
 
 class StuckError(AssertionError):
@@ -58,6 +60,8 @@ class Run:
         self.others: list[OtherWriter] = []
         self.mirrors: list[SimulatedMirror] = []
         self.file = Path()
+        self._faults = Faults(self)
+        self._adopted: dict[str, float] = {}  # when, by topic
         self._stopping = False  # nothing new is written
 
     @property
@@ -138,7 +142,7 @@ class Run:
                 checks.statements.look_at_status(mirror.partitions)
 
     def _live(self) -> None:
-        faults = Faults(self)
+        faults = self._faults
         end = self.kernel.elapsed + self.scenario.faults_s
         self.kernel.run_for(5 + self.kernel.random.random() * 10)
         while self.kernel.elapsed < end:
@@ -161,8 +165,9 @@ class Run:
             for plan in self.scenario.topics:
                 self.create(plan)
             stopped = self._stopped()
+            adopts = self._adopt(stopped)
             left = [each for checks in self.all_checks for each in checks.missing(stopped)]
-            if all(each.idle for each in self.applications) and not left:
+            if all(each.idle for each in self.applications) and not left and not adopts:
                 break
             if self.kernel.elapsed > deadline:
                 left = left or ["a transaction stays open"]
@@ -170,6 +175,20 @@ class Run:
         self.kernel.run_for(30.0 * self.scenario.pace)
         self._look()
         self._check_calm()
+
+    def _adopt(self, stopped: set[tuple[str, int]]) -> bool:
+        """A person acknowledges losses that the file does not allow. False if there are none."""
+        found = {
+            plan.name
+            for plan, partition in self.checks.places
+            if plan.content is Content.RETAINED and (plan.name, partition) in stopped
+        }
+        for topic in sorted(found):
+            since = self.kernel.elapsed - self._adopted.get(topic, -math.inf)
+            if since > _ADOPTS_AGAIN_S * self.scenario.pace:
+                self._adopted[topic] = self.kernel.elapsed
+                self._faults.changes.adopt(topic)
+        return bool(found)
 
     def _stopped(self) -> set[tuple[str, int]]:
         """The partitions that a person has to look at."""

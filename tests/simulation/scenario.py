@@ -22,7 +22,7 @@ class Content(StrEnum):
     TRANSACTIONS = "transactions"  # some are aborted
     COMPACTED = "compacted"
     DELETED = "deleted"  # DeleteRecords and retention, behind the mirror's position
-    RETAINED = "retained"  # also before the mirror's position: the file allows the loss
+    RETAINED = "retained"  # also before the mirror's position: what is lost is acknowledged
     PRESERVED = "preserved"  # transactions too; each record keeps its offset
     OLD = "old"  # records of days ago: brokers forget their producers
     APPEND_TIME = "append time"  # the source's leader gives the records their time
@@ -56,9 +56,10 @@ class TopicPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """`nodes`: of each cluster. `faults_s`: how long things go wrong. `sole_writer`: as the file
-    says it; None: it says nothing. `back`: topics of a second flow, from the target to the source.
-    `pace`: how many times slower everything is that comes again and
-    again."""
+    says it; None: it says nothing. `loss`: what a partition does if the source has deleted records
+    before they were mirrored; one that stops is adopted at the end. `pace`: how many times slower
+    everything is that comes again and again. `back`: topics of a second flow, from the target to
+    the source."""
 
     nodes: int
     replication: int
@@ -72,6 +73,7 @@ class Scenario:
     identity: bool = False
     sole_writer: bool | None = None
     pace: int = 1
+    loss: str = "stop"
     back: tuple[TopicPlan, ...] = ()
     keys: dict[str, str] = field(default_factory=dict)
 
@@ -87,7 +89,6 @@ class Scenario:
             for alias in (SOURCE, TARGET)
         }
         preserved = [each.name for each in self.topics if each.content is Content.PRESERVED]
-        retained = any(each.content is Content.RETAINED for each in self.topics)
         policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
         sole_writer = "" if self.sole_writer is None else str(self.sole_writer).lower()
         keys = {
@@ -119,7 +120,7 @@ class Scenario:
             "causeway.lanes": str(self.lanes),
             "causeway.offsets.gaps": self.gaps,
             "causeway.offsets.preserve.topics": ", ".join(preserved),
-            "causeway.on.data.loss": "continue" if retained else "stop",
+            "causeway.on.data.loss": self.loss,
             "causeway.sole.writer": sole_writer,
             f"{TARGET}.producer.compression.type": self.codec,
             **self.keys,
@@ -158,6 +159,7 @@ def choose(chance: random.Random, *, faults_s: float | None = None, pace: int = 
         lanes=chance.choice((1, 2)),
         faults_s=chance.choice((30.0, 60.0, 120.0)) * pace if faults_s is None else faults_s,
         pace=pace,
+        loss=chance.choice(("stop", "continue")),
         back=back,
         group_sync=chance.random() < 0.7,
         codec=chance.choice(("none", "none", "lz4")),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from queue import Empty
 from typing import Any, Generic, Self, TypeVar
 
@@ -13,12 +14,13 @@ from tests.simulation.kernel import Kernel, SimulatedTask
 
 T = TypeVar("T")
 _kernel: Kernel
+_numbers = count()  # of threads
 
 
 def use(kernel: Kernel) -> None:
     """All threads and locks belong to `kernel` from now on."""
-    global _kernel
-    _kernel = kernel
+    global _kernel, _numbers
+    _kernel, _numbers = kernel, count()
 
 
 def kernel() -> Kernel:
@@ -130,6 +132,11 @@ class SimulatedThread:
         self.daemon = bool(daemon)
         self._task: SimulatedTask | None = None
         self._joining: list[SimulatedTask] = []
+        self._number = next(_numbers)
+
+    def __hash__(self) -> int:
+        """Pools keep their threads in sets, and go through them."""
+        return self._number
 
     @classmethod
     def of_task(cls, task: SimulatedTask) -> Self:
