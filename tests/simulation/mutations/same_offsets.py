@@ -83,6 +83,7 @@ SAME_OFFSETS: dict[str, Mutation] = {
         TRANSACTIONS,
         150,
         wrapped(Gaps, "reset", _forget_doubt),
+        survives="not in 150 runs: a marker must arrive between two recoveries without a batch",
     ),
     "a lane does not take over the transactional id that fills gaps": _lanes(
         "relay/lane/fences.py, fence",
@@ -101,6 +102,7 @@ SAME_OFFSETS: dict[str, Mutation] = {
         MARKERS,
         150,
         replaced(GapFiller, "_prove", _unproved),
+        survives="not in 120 runs: the simulated broker reports each marker that it refuses",
     ),
     "a gap is filled before the data below it is acknowledged": _lanes(
         "relay/lane/filling.py, GapFiller.look",
