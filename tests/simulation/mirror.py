@@ -204,6 +204,11 @@ class SimulatedMirror:
             for link in snapshot.links
             for each in link.partitions
         }
+        states |= {
+            f"{link.name} {each.topic}": each.reason
+            for link in snapshot.links
+            for each in link.problems
+        }
         for place, state in states.items():
             if self._states.get(place) != state:
                 self.kernel.trace(f"{self.host}: {place} {state}")

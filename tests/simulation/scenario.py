@@ -150,7 +150,13 @@ def choose(chance: random.Random, *, faults_s: float | None = None, pace: int = 
         for number in range(chance.randint(1, 3))
     )
     back = () if identity or chance.random() < 0.7 else (_back(chance),)
-    shared = any(each.content is Content.SHARED for each in topics)
+    sole_writer = chance.choice((None, None, True, False))
+    if any(each.content is Content.SHARED for each in topics):
+        # Others may not write to a topic that keeps its offsets, and the file says so for all.
+        topics = tuple(each for each in topics if each.content is not Content.PRESERVED)
+        sole_writer = False
+    elif sole_writer is False and any(each.content is Content.PRESERVED for each in topics):
+        sole_writer = None
     return Scenario(
         nodes=nodes,
         replication=nodes,
@@ -165,7 +171,7 @@ def choose(chance: random.Random, *, faults_s: float | None = None, pace: int = 
         codec=chance.choice(("none", "none", "lz4")),
         gaps=chance.choice(("markers", "transactions")),
         identity=identity,
-        sole_writer=False if shared else chance.choice((None, None, True, False)),
+        sole_writer=sole_writer,
     )
 
 
