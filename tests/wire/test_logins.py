@@ -180,7 +180,9 @@ def test_a_cluster_outlives_its_tokens_and_the_limit_of_sessions(secured: Secure
 def test_a_token_that_nobody_renews(secured: SecuredCluster) -> None:
     token = own_token(secured, lasts_s=0)
     settings = client(secured, by_oauth(OAuthSettings(access_token=Secret(token))))
-    with pytest.raises(AuthenticationError, match=r"the access token: it expired at .* UTC"):
+    with pytest.raises(
+        AuthenticationError, match=r"the access token for cluster \w+: it expired at .* UTC"
+    ):
         enter(settings)
 
 
