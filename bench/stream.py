@@ -15,6 +15,7 @@ from causeway.errors import CausewayError
 
 _STAMP = struct.Struct(">qq")  # number, time.monotonic_ns() at the send
 _TIMEOUT_S = 30.0
+_FULL_S = 0.05
 _LEAST_SLEEP_S = 0.000_2  # a shorter sleep takes longer than that
 
 
@@ -106,7 +107,13 @@ class Sender:
         while not self._closed.is_set():
             value = self._form.pack(self.sent, time.monotonic_ns(), self._size)
             topic, partition = self._partitions[self.sent % len(self._partitions)]
-            self._producer.produce(topic, value, partition=partition, on_delivery=self._delivered)
+            try:
+                self._producer.produce(
+                    topic, value, partition=partition, on_delivery=self._delivered
+                )
+            except BufferError:  # the brokers are behind; the record goes with a later time
+                self._producer.poll(_FULL_S)
+                continue
             self.sent += 1
             self._producer.poll(0)
             due += self._interval_s if self._pattern is None else self._next(due - begun)
