@@ -75,9 +75,9 @@ def next_answer_bytes(asked: int, most: int, got: int, took_s: float, round_trip
 
 
 # A broker reads each partition of a session for each request, also those without new records. That
-# takes it up to 4 us for a partition, so a session takes at most about a fifth of a core.
-PACE_PARTITION_S: Final = 20e-6
-LEAST_PACE_S, MOST_PACE_S = 0.002, 0.02
+# takes it up to 4 us for a partition, so a session takes at most about a tenth of a core.
+PACE_PARTITION_S: Final = 40e-6
+LEAST_PACE_S, MOST_PACE_S = 0.004, 0.02
 BUSY_BYTES: Final = 64 * 1024  # a larger answer is part of a backlog, or worth the broker's work
 
 
