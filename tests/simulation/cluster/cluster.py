@@ -127,6 +127,7 @@ class KafkaCluster:
                 replica.step_down()
                 replica.log.truncate(end, replica.new_producers())
                 replica.high_watermark = min(replica.high_watermark, replica.log.end)
+                replica.shown = min(replica.shown, replica.log.end)
         if state.leader != NOBODY:
             self.elect(topic, partition, state.leader)
             self.settle()
@@ -159,7 +160,7 @@ class KafkaCluster:
         replica = self.replica(topic, partition)
         state = self.controller.get(topic)
         replicas = [self.nodes[n].replica_of(state.id, partition) for n in replica.state.replicas]
-        seen = max(each.high_watermark for each in replicas if each is not None)
+        seen = max(max(each.shown, each.high_watermark) for each in replicas if each is not None)
         end = min(seen, replica.log.end)
         if committed:
             first = replica.log.producers.first_unstable(end)

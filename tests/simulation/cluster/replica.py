@@ -46,6 +46,7 @@ class Replica:
         self.epoch = -1  # of the leader that this replica has applied
         self.leads = False
         self.high_watermark = 0
+        self.shown = 0  # the highest one that readers may have seen; a kill does not lower it
         self.log = ReplicaLog(self.new_producers())
         self.aging = Aging(self)
         self.waiting: dict[Callable[[], object], None] = {}
@@ -213,7 +214,7 @@ class Replica:
         ends = [self._followers[each].end for each in isr if each != me]
         new = min([self.log.end, *ends])
         if new > self.high_watermark:
-            self.high_watermark = new
+            self.high_watermark = self.shown = new
             self.log.producers.replicated(new)
             for each in self._followers:
                 follower = self.node.cluster.nodes[each].replica_of(self.topic.id, self.index)
@@ -354,6 +355,7 @@ class Replica:
                 break
             self.node.world.trace(f"{self}: cuts its log from {log.end} to {cut}")
             log.truncate(cut, self.new_producers())
+            self.shown = min(self.shown, cut)
             log.producers.expire(self.node.now_ms())
         if log.end < leader.log.start or log.end > leader.log.end:
             log.reset(leader.log.start, self.new_producers())
