@@ -22,6 +22,12 @@ def install_extra(extra: str) -> str:
     return install(*packages) if packages else f"install the packages of Causeway's extra {extra}"
 
 
+def install_kerberos() -> str:
+    """The same for the extra `kerberos`, whose package is built against a library of the system."""
+    command = install_extra("kerberos")
+    return f"{command}; it needs MIT's Kerberos library and its headers (libkrb5-dev)"
+
+
 def install(*packages: str) -> str:
     """The command that installs `packages`. Environments of `uv tool` have no pip."""
     python = shlex.quote(sys.executable)

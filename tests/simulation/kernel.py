@@ -3,7 +3,7 @@
     ready threads ──► one, by chance, runs until it waits ──► the clock moves to the next timer
 
 A thread is a greenlet, so that one thread at a time runs, and it gives way only if it waits for
-something, or by chance at a lock or a socket. A run therefore follows from its seed alone.
+something, or by chance at a lock or a socket. A run therefore follows from its seed.
 """
 
 from __future__ import annotations
@@ -133,7 +133,6 @@ class Kernel:
         self.failure: BaseException | None = None
         self.lines: list[str] = []
         self.steps = 0
-        self.traces = True
         self.skews: dict[str, float] = {}  # of the machines' clocks, in seconds, by host
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count(1)
@@ -149,8 +148,7 @@ class Kernel:
         heapq.heappush(self._timers, (self.elapsed + delay_s, next(self._numbers), act))
 
     def trace(self, text: str) -> None:
-        if self.traces:
-            self.lines.append(f"{self.elapsed:12.6f} {text}")
+        self.lines.append(f"{self.elapsed:12.6f} {text}")
 
     # -- processes --------------------------------------------------------------------------------
 

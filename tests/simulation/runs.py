@@ -42,18 +42,11 @@ def many(seeds: Iterable[int], jobs: int, mutation: str | None, pace: int) -> in
     while waiting or running:
         while waiting and len(running) < jobs:
             seed = waiting.pop()
-            reader, writer = os.pipe()
-            if (pid := os.fork()) == 0:
-                _in_child(seed, writer, mutation, pace)
-            os.close(writer)
+            pid, reader = _fork(seed, mutation, pace)
             running[pid] = seed, reader
         pid, _ = os.wait()
         seed, reader = running.pop(pid)
-        with open(reader, "rb") as pipe:
-            text = pipe.read()
-        result: dict[str, Any] = (
-            json.loads(text) if text else {"failure": "it did not end", "simulated_s": 0.0}
-        )
+        result = _result(reader) or {"failure": "it did not end", "simulated_s": 0.0}
         simulated_s += result["simulated_s"]
         if result["failure"]:
             failed.append(seed)
@@ -84,19 +77,29 @@ def failure(seed: int, mutation: str, *, broken: bool) -> str:
     if not _is_warm:
         _warm_up()
         _is_warm = True
+    pid, reader = _fork(seed, mutation, 1, broken=broken)
+    result = _result(reader)
+    os.waitpid(pid, 0)
+    return str(result.get("failure", ""))
+
+
+def _fork(seed: int, mutation: str | None, pace: int, *, broken: bool = True) -> tuple[int, int]:
+    """A process that runs the seed, and the pipe that its result comes through."""
     reader, writer = os.pipe()
     if (pid := os.fork()) == 0:
-        _in_child(seed, writer, mutation, 1, broken=broken)
+        _in_child(seed, writer, mutation, pace, broken=broken)
     os.close(writer)
+    return pid, reader
+
+
+def _result(reader: int) -> dict[str, Any]:
+    """Empty if the process was ended."""
     with open(reader, "rb") as pipe:
         text = pipe.read()
-    os.waitpid(pid, 0)
-    return str(json.loads(text)["failure"]) if text else ""
+    return dict(json.loads(text)) if text else {}
 
 
-def _in_child(
-    seed: int, writer: int, mutation: str | None, pace: int, *, broken: bool = True
-) -> None:
+def _in_child(seed: int, writer: int, mutation: str | None, pace: int, *, broken: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_LIMIT_S, _LIMIT_S))
     result = _run(seed, mutation, trace=False, broken=broken, pace=pace)
     os.write(writer, json.dumps(result).encode()[:60_000])

@@ -21,9 +21,9 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from causeway.cluster import Cluster, Connect, moved_remedy, one_cluster
 from causeway.config import ClientSettings, HeartbeatSettings, LinkSettings, Settings
 from causeway.config.reading import clients_of
-from causeway.errors import ConfigError, for_cluster
+from causeway.errors import ConfigError
 from causeway.link_topics import ClusterIds
-from causeway.logins import ssl_context
+from causeway.logins import check_certificates
 
 _link_log = logging.getLogger("causeway.link")
 P = ParamSpec("P")
@@ -169,9 +169,7 @@ class Clients:
         changes no client, if a certificate or key cannot be used."""
         changed = self.renewable(now)
         for new in changed.values():
-            if new.tls is not None:
-                with for_cluster(new.alias):  # a certificate may be here before its key is
-                    ssl_context(new.tls)
+            check_certificates(new)  # a certificate may be here before its key is
         for key, new in changed.items():
             self._open[key].renew(new)
         return changed

@@ -23,8 +23,8 @@ from causeway.daemon.reloading import FileDifference
 from causeway.daemon.spark import Engine
 from causeway.daemon.staging import Staging
 from causeway.daemon.startup import BrokerApis
-from causeway.errors import ConfigError, UnreachableError, for_cluster
-from causeway.logins import ssl_context
+from causeway.errors import ConfigError, UnreachableError
+from causeway.logins import check_certificates
 
 if TYPE_CHECKING:
     from causeway.transform.plan import PreparedTransform
@@ -133,18 +133,14 @@ class ReloadChecks:
     def reach(self, client: ClientSettings) -> None:
         """Raises AuthenticationError, or ConfigError for a certificate, if the cluster refuses
         these credentials. If the cluster does not answer, nothing can be known."""
-        if client.tls is not None:
-            with for_cluster(client.alias):
-                ssl_context(client.tls)
+        check_certificates(client)
         with clusters() as connect, suppress(UnreachableError):
             reach(connect, client, _ANSWER_S)
 
     def _check_clusters(self, settings: Settings) -> None:
         with clusters() as connect:
             for client in self._clients.unmet(settings):
-                if client.tls is not None:
-                    with for_cluster(client.alias):
-                        ssl_context(client.tls)
+                check_certificates(client)
                 reach(connect, client, _ANSWER_S)
             for link in settings.links:
                 self._check_ids(link, connect)

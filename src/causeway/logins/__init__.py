@@ -4,4 +4,4 @@ package in any text."""
 from causeway.logins.bearer import BearerLogin, BearerToken
 from causeway.logins.mechanisms import Mechanism, remedy, sasl_mechanism
 from causeway.logins.no_redirect import NoRedirect
-from causeway.logins.tls import ssl_context
+from causeway.logins.tls import check_certificates, ssl_context

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from causeway.config import KerberosSettings
 from causeway.errors import AuthenticationError, CausewayError, PrerequisiteError, UnreachableError
-from causeway.extras import install_extra
+from causeway.extras import install_kerberos
 from causeway.logins.ticket_cache import with_newest_tickets
 from causeway.private_file import Unlisted
 
@@ -175,8 +175,7 @@ def _library(subject: str = "") -> Any:
             "authenticate to",
             subject,
             f"the package gssapi cannot be used: {error}",
-            remedy=f"{install_extra('kerberos')}; it needs MIT's Kerberos library and its headers"
-            " (libkrb5-dev)",
+            remedy=install_kerberos(),
         ) from None
     return gssapi
 

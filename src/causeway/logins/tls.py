@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 from functools import lru_cache
 
-from causeway.config import TlsSettings
-from causeway.errors import ConfigError
+from causeway.config import ClientSettings, TlsSettings
+from causeway.errors import ConfigError, for_cluster
 from causeway.private_file import Unlisted
 
 _VERSIONS = {
@@ -42,6 +42,14 @@ def ssl_context(tls: TlsSettings | None) -> ssl.SSLContext:
     if tls.cert_pem is not None:
         _load_client_certificate(context, tls)
     return context
+
+
+def check_certificates(client: ClientSettings) -> None:
+    """Raises ConfigError, with the name of the cluster, if a certificate or key of `client` cannot
+    be used."""
+    if client.tls is not None:
+        with for_cluster(client.alias):
+            ssl_context(client.tls)
 
 
 def _load_client_certificate(context: ssl.SSLContext, tls: TlsSettings) -> None:

@@ -16,7 +16,7 @@ from causeway.config.reading.client_reader import ClientReader
 from causeway.config.reading.kafka_opts import file_path, java_option
 from causeway.config.values import Secret
 from causeway.errors import ConfigError, PrerequisiteError
-from causeway.extras import install_extra
+from causeway.extras import install_kerberos
 
 KRB5_CONF: Final = "causeway.krb5.conf"
 SERVICE_NAME: Final = "sasl.kerberos.service.name"
@@ -71,8 +71,7 @@ def _require_library() -> None:
             "log in by",
             "GSSAPI (Kerberos)",
             f"the package gssapi cannot be used: {error}",
-            remedy=f"{install_extra('kerberos')}; it needs MIT's Kerberos library and its headers"
-            " (libkrb5-dev)",
+            remedy=install_kerberos(),
         ) from None
 
 
