@@ -22,8 +22,8 @@ def _simulate(*given: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-# The runs of a seed still differ between checkouts: some set is in the order of addresses. So these
-# tests may meet a new fault on another machine, of the mirror or of the simulation.
+# A seed once gave another run in another checkout, and the cause is not known. So this test may
+# meet a new fault on another machine, of the mirror or of the simulation.
 @pytest.mark.slow
 def test_mirror_keeps_its_promises_whatever_fails() -> None:
     _simulate("--seeds", "1,21,46", "--jobs", "2")
