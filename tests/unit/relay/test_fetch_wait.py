@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from causeway.relay import Rate, Throttle
-from causeway.relay.lane.limits import BUSY_BYTES, pace_s
+from causeway.relay.lane.limits import BUSY_BYTES, paced_until
 from causeway.relay.lane.outlet import OutletState
 from causeway.relay.lane.reader import SourceConnection, SourceKey
-from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, Relay
+from causeway.relay.lane.relay import FLOW_BYTES, HELD_BACK_WAIT_MS, PACED_REST_S, Relay
 from causeway.wire import Connection, Fetched, FetchSession, SendQueue, fetch
 from tests.builders.relay import Wire, flow, open_relay
 
@@ -154,19 +154,46 @@ def test_many_partitions_that_bring_little_are_asked_about_at_a_pace(relay: Rela
         relay.turn((), now)
         return len(wire.sent)
 
-    now = 1000.0
+    now = 1000.001
     assert requests(now) == 1
     assert relay.due_at == float("inf"), "its answer is awaited"
     answer(100)
     assert requests(now + 0.001) == 1
     due_at = relay.due_at
-    assert due_at == now + pace_s(500, 100)
+    assert due_at == paced_until(now, 500, 100)
     assert requests(due_at) == 2
     answer(100)
     assert requests(due_at + 0.5) == 3, "the answer came after a pause"
     answer(BUSY_BYTES + 1)
     assert requests(due_at + 0.501) == 4
     relay.connections._sources = {}
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+@pytest.mark.parametrize("sizes", [(100, 100), (100, BUSY_BYTES + 1)])
+def test_a_lane_whose_partitions_all_trickle_lets_answers_come_together(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int], lacks: bool
+) -> None:
+    """So it produces the records of several answers in one request. If something else is to be
+    sent, or one session is busy, it does not wait."""
+    slept: list[float] = []
+    sources = []
+    for size in sizes:
+        wire = Answering()
+        wire.size = size
+        sources.append(each := source(wire))
+        for partition in range(500):
+            each.add(flow(partition))
+    attach(relay, sources)
+    relay.turn((), time.monotonic())
+    for each in sources:
+        list(each.receive())
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", slept.append)
+        patch.setattr(relay.connections, "_targets", {0: target(lacks=lacks)})
+        relay.rest()
+    relay.connections._sources = {}
+    assert slept == ([] if lacks or max(sizes) > BUSY_BYTES else [PACED_REST_S])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import pytest
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from causeway.relay.lane.limits import (
@@ -12,7 +13,7 @@ from causeway.relay.lane.limits import (
     MOST_SESSIONS,
     answer_bytes,
     next_answer_bytes,
-    pace_s,
+    paced_until,
     partition_bytes,
     requests,
     sessions,
@@ -70,9 +71,22 @@ def test_no_answer_is_ever_asked_to_hold_more_than_it_may(
 
 
 def test_a_session_of_many_partitions_that_bring_little_is_asked_at_a_pace() -> None:
-    paces = [pace_s(partitions, 10_000) for partitions in (0, 1, 4, 50, 200, 500, 5_000)]
-    assert paces[:4] == [0.0, 0.0, 0.0, 0.0], "a busy partition of a few waits for nothing"
-    assert 0.0 < paces[4] < paces[5] <= paces[6] == MOST_PACE_S <= 0.02
-    assert pace_s(500, BUSY_BYTES) > 0.0 == pace_s(500, BUSY_BYTES + 1), (
-        "a backlog waits for nothing"
-    )
+    sent_at = 1000.0001
+    waits = [paced_until(sent_at, partitions, 10_000) for partitions in (0, 1, 4, 50)]
+    assert waits == [0.0] * 4, "a busy partition of a few waits for nothing"
+    paces = [paced_until(sent_at, partitions, 10_000) - sent_at for partitions in (200, 500, 5_000)]
+    assert paces == pytest.approx([0.008, MOST_PACE_S, MOST_PACE_S], abs=0.001)
+    assert MOST_PACE_S <= 0.02
+    assert paced_until(sent_at, 500, BUSY_BYTES) > 0.0
+    assert paced_until(sent_at, 500, BUSY_BYTES + 1) == 0.0, "a backlog waits for nothing"
+
+
+@given(st.floats(0, 1e7), st.integers(100, 10_000), st.integers(0, BUSY_BYTES))
+def test_sessions_with_the_same_pace_are_asked_at_the_same_times(
+    sent_at: float, partitions: int, got: int
+) -> None:
+    due_at = paced_until(sent_at, partitions, got)
+    assert 0.0 <= due_at - sent_at <= MOST_PACE_S + 1e-6
+    between = (sent_at + due_at) / 2  # another session, whose request came later
+    assume(sent_at < between < due_at - 1e-6)
+    assert paced_until(between, partitions, got) == due_at

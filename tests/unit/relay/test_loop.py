@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.relay.lane.loop import TICK_S, LaneLoop
+from causeway.relay.lane.loop import TICK_S, LaneLoop, until_next_report
 
 
 def test_answers_that_take_long_do_not_keep_it_from_the_driver(
@@ -62,3 +62,10 @@ def test_a_lane_with_something_to_send_does_not_wait(unfinished: bool) -> None:
     finally:
         lane._helpers.close()
         lane._selector.close()
+
+
+def test_many_partitions_that_move_are_reported_less_often_but_in_time_for_the_lease() -> None:
+    intervals = [until_next_report(count, 1.0, 10.0) for count in (0, 500, 1000, 1250, 100_000)]
+    assert intervals == pytest.approx([1.0, 1.0, 2.0, 2.5, 2.5])
+    assert until_next_report(100_000, 0.75, 3.0) == pytest.approx(0.75), "a quarter of the lease"
+    assert until_next_report(100_000, 1.0, 3600.0) < 3.0, "the status shows rates that long"

@@ -15,6 +15,7 @@ two such losses, each with a request that is larger than any that the broker has
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,12 +82,18 @@ LEAST_PACE_S, MOST_PACE_S = 0.004, 0.02
 BUSY_BYTES: Final = 64 * 1024  # a larger answer is part of a backlog, or worth the broker's work
 
 
-def pace_s(partitions: int, got: int) -> float:
-    """The least time from one fetch request of a session to the next, after an answer of `got`
-    bytes. So if many partitions get a few records each, an answer has the records of many
-    partitions. If records come more rarely than that, no record waits."""
+def paced_until(sent_at: float, partitions: int, got: int) -> float:
+    """When the next request of a session of `partitions` may follow one of `sent_at` (monotonic),
+    whose answer had `got` bytes. So if many partitions get a few records each, an answer has the
+    records of many partitions. If records come more rarely than that, no record waits.
+
+    Sessions with the same pace ask at the same times. So their answers arrive together, and the
+    lane produces what they hold in one request."""
     pace = partitions * PACE_PARTITION_S
-    return 0.0 if got > BUSY_BYTES or pace < LEAST_PACE_S else min(pace, MOST_PACE_S)
+    if got > BUSY_BYTES or pace < LEAST_PACE_S:
+        return 0.0
+    pace = LEAST_PACE_S * math.ceil(min(pace, MOST_PACE_S) / LEAST_PACE_S)
+    return pace * (sent_at // pace + 1)
 
 
 LEAST_BYTES: Final = 64 * 1024  # no request is made smaller because connections are lost

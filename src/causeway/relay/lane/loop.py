@@ -43,6 +43,10 @@ from causeway.relay.messages import StageSpecs as StagesMessage
 
 HELPER_THREADS = 8
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease
+# A partition of a report takes the driver, with its progress record, and the lane up to 60 us. So
+# reports take a small part of a core, however many partitions trickle.
+REPORT_PARTITION_S = 0.002
+MOST_REPORT_S = 2.5  # the status takes a partition without a report for 3 s as one that rests
 DRAIN_S = 10.0  # how long a lane that should end waits for its answers
 GOODBYE_S = 5.0  # and how long for the driver to hear that it has ended
 
@@ -181,7 +185,6 @@ class LaneLoop:
         self._report_at = 0.0
 
     def _report(self, relay: Relay, now: float) -> None:
-        self._report_at = now + self._report_interval_s
         leaving = [flow for flow in self._flows.values() if flow.leaving] if self._left else []
         final = [flow for flow in leaving if self._is_quiet(flow)]
         reports: list[FlowReport] = [flow.report(final=True) for flow in final]
@@ -195,6 +198,9 @@ class LaneLoop:
                 flow.settle()
                 if flow.changed:
                     reports.append(flow.report())
+        self._report_at = now + until_next_report(
+            len(reports), self._report_interval_s, self._lease_s
+        )
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self._control.send(
             LaneReport(
@@ -268,6 +274,12 @@ class LaneLoop:
                 self._selector.select(TICK_S)
         except ConnectionError:
             pass
+
+
+def until_next_report(partitions: int, interval_s: float, lease_s: float) -> float:
+    """Seconds from a report of so many partitions to the next one. However many partitions move,
+    the next report is in time for the lease and for the status."""
+    return max(interval_s, min(partitions * REPORT_PARTITION_S, MOST_REPORT_S, lease_s / 4))
 
 
 def _resident_bytes() -> int:

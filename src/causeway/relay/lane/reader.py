@@ -79,7 +79,8 @@ class SourceConnection:
     flows: dict[Place, Flow] = field(default_factory=dict)
     sent_at: float = 0.0
     throttled_until: float = 0.0  # monotonic: until then the broker reads no request, by a quota
-    paced_until: float = 0.0  # monotonic: until then a request would bring little
+    # Monotonic: until then a request would bring little. 0 after an answer of a busy session.
+    paced_until: float = 0.0
     _correlation_id: int | None = None
     _news: dict[Place, None] = field(default_factory=dict)  # to be looked at by the next request
     _by_turns: bool = False  # the last request was
@@ -182,7 +183,7 @@ class SourceConnection:
                 time.monotonic() - self.sent_at,
                 self.round_trip_s,
             )
-            self.paced_until = self.sent_at + limits.pace_s(len(session), len(frame))
+            self.paced_until = limits.paced_until(self.sent_at, len(session), len(frame))
             error, partitions = self.session.parse(frame)
             if session.throttle_ms:
                 self.throttled_until = time.monotonic() + session.throttle_ms / 1000

@@ -40,6 +40,7 @@ HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others'
 # with more than this part of the lane's buffer: where its target is slow, it leaves others room.
 FLOW_BYTES = 8 * 1024 * 1024
 FLOW_SHARE = 4
+PACED_REST_S = 0.003  # in which a near broker answers, so that answers come together
 LOOK_S = 0.1  # how often to look for overdue responses
 _Given = TypeVarTuple("_Given")
 
@@ -133,10 +134,14 @@ class Relay:
         self._stages.turn(now)
 
     def rest(self) -> None:
-        """Sleeps while each target broker that gets records has enough work. The lane handles all
-        that arrives meanwhile in one turn, unless a broker would then have nothing more to do."""
-        targets = self.connections.targets
+        """Sleeps while each target broker that gets records has enough work, and for a moment if
+        all partitions trickle. The lane handles all that arrives meanwhile in one turn, unless a
+        broker would then have nothing more to do."""
+        targets, sources = self.connections.targets, self.connections.sources
         if self._filling.waiting or any(target.lacks for target in targets):
+            return
+        if sources and all(source.paced_until for source in sources):
+            time.sleep(PACED_REST_S)
             return
         busy = [target for target in targets if target.has_plenty]
         rest_s = min((target.rest_s for target in busy), default=0.0)
