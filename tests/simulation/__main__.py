@@ -2,6 +2,7 @@
 
 --seeds 200          the seeds 0 to 199; or 300-400; or 3,7,20-30; or only 9 as 9,
 --seed 17 --trace    one run, with its trace
+--seeds 50 --again   whether a seed gives the same run under other conditions, event by event
 --mutations          whether the simulations find each deliberate break of the mirror
 --long               hours instead of minutes, with rare events
 """
@@ -26,6 +27,10 @@ def main() -> int:
     parser.add_argument("--seeds", default="100", help="how many, or a list: 3,7,20-30")
     parser.add_argument("--seed", type=int, help="one run")
     parser.add_argument("--trace", action="store_true", help="print what happens in that run")
+    parser.add_argument("--events", action="store_true", help="print each event of that run")
+    parser.add_argument("--digests", action="store_true", help="print a line for each run")
+    parser.add_argument("--disturbed", action="store_true", help="with other addresses of objects")
+    parser.add_argument("--again", action="store_true", help="run each seed under other conditions")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--mutation", help="break the mirror in this way, see mutations/")
     parser.add_argument("--mutations", nargs="*", metavar="NAME", help="find these, or all")
@@ -36,12 +41,23 @@ def main() -> int:
 
         return mutation_check.check(given.mutations)
     pace = _LONG if given.long else 1
+    if given.again:
+        from tests.simulation import again
+
+        return again.check(_seeds(given.seeds), pace)
     patches.install()
     from tests.simulation import runs
 
+    options = runs.Options(
+        mutation=given.mutation,
+        pace=pace,
+        trace=given.trace,
+        events=given.events,
+        disturbed=given.disturbed,
+    )
     if given.seed is not None:
-        return runs.one(given.seed, trace=given.trace, mutation=given.mutation, pace=pace)
-    return runs.many(_seeds(given.seeds), given.jobs, given.mutation, pace)
+        return runs.one(given.seed, options)
+    return runs.many(_seeds(given.seeds), given.jobs, options, digests=given.digests)
 
 
 def _seeds(text: str) -> list[int]:

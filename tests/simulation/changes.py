@@ -53,7 +53,7 @@ class Changes:
             command.kill("its person gives up")
         for plan in self.run.scenario.topics:
             self.run.create(plan)
-        self.run.file.write_text(self.run.scenario.file)
+        self.run.write_file(self.run.scenario.file)
         # Requests of commands that have ended may arrive late.
         self.kernel.later(15.0, self._take_back)
 
@@ -110,7 +110,10 @@ class Changes:
         plan = self._chance.choice(self.run.scenario.topics)
         if plan.content is Content.REPLACED and plan.name in self.run.source.topics:
             self.run.checks.look()
-            self.run.checks.replaced(plan.name)
+            try:
+                self.run.checks.replaced(plan.name)
+            except LookupError:
+                return  # a partition has no leader now
             self.run.source.delete_topic(plan.name)
             self.kernel.later(self._chance.choice((0.0, 3.0, 20.0)), lambda: self.run.create(plan))
 
@@ -191,6 +194,6 @@ class Changes:
         topics = [each.name for each in self.run.scenario.topics]
         without = topics[1:] if self._chance.random() < 0.5 else []
         self.kernel.trace(f"the file has no {without}")
-        self.run.file.write_text(self.run.scenario.file_without(without))
+        self.run.write_file(self.run.scenario.file_without(without))
         for mirror in self.run.mirrors:
             mirror.reload()

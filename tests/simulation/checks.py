@@ -116,9 +116,18 @@ class Checks:
         return tuple(found)
 
     def replaced(self, topic: str) -> None:
-        """The source's topic has other records from now on: it was recreated, or lost its tail."""
-        for place in [each for each in self.committed if each[0] == topic]:
-            self.past.setdefault(place, []).append(self.committed.pop(place))
+        """The source's topic is about to be recreated, or to lose its tail. Brokers hear of that a
+        little later: until then readers may see records that are not yet in all replicas. Raises
+        LookupError if a partition has no leader."""
+        places = [each for each in self.committed if each[0] == topic]
+        logs = [self.source.batches(*place) for place in places]
+        for place, log in zip(places, logs, strict=True):
+            seen = self.committed.pop(place)
+            for batch in log:
+                if not batch.is_control and batch.header.records:
+                    for record in records_in(batch.raw):
+                        seen.setdefault(record.offset, record.value or b"")
+            self.past.setdefault(place, []).append(seen)
             self._offsets.pop(place)
 
     def _source_records(self, plan: TopicPlan, partition: int) -> Iterator[tuple[int, bytes]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import random
+import zlib
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -133,6 +134,9 @@ class Kernel:
         self.failure: BaseException | None = None
         self.lines: list[str] = []
         self.steps = 0
+        self.digest = 0  # of all events
+        self.events: list[str] | None = None  # a list keeps them
+        self.disturb: Callable[[], object] | None = None  # called at each event
         self.skews: dict[str, float] = {}  # of the machines' clocks, in seconds, by host
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count(1)
@@ -149,6 +153,16 @@ class Kernel:
 
     def trace(self, text: str) -> None:
         self.lines.append(f"{self.elapsed:12.6f} {text}")
+        self.note(text)
+
+    def note(self, event: str) -> None:
+        """Something that the same seed must repeat: a thread that goes on, bytes that are sent."""
+        line = f"{self.elapsed!r} {event}"
+        self.digest = zlib.crc32(line.encode(), self.digest)
+        if self.events is not None:
+            self.events.append(line)
+        if self.disturb is not None:
+            self.disturb()
 
     # -- processes --------------------------------------------------------------------------------
 
@@ -251,6 +265,7 @@ class Kernel:
             process.hold(task)
             return
         self.elapsed += _SLICE_S
+        self.note(f"{process.name} {task.name}")
         self.current = task
         task.greenlet.switch()
         self.current = None

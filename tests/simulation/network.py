@@ -11,6 +11,7 @@ import errno
 import select as real_select
 import selectors
 import socket as real_socket
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, Self
 
@@ -60,6 +61,8 @@ class End:
     # -- sending ----------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
+        kernel = self.network.kernel
+        kernel.note(f"{self.host} sends {len(data)} bytes, {zlib.crc32(data):08x}")
         self.under_way += len(data)
         self._carry(self.other.arrive, data)
 

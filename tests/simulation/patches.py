@@ -16,8 +16,11 @@ import selectors
 import signal
 import socket
 import ssl  # noqa: F401  it derives a class from the real socket
+import sys
 import threading
 import time
+import zlib
+from collections.abc import Callable
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +32,15 @@ _kernel: Kernel
 _futures = count()
 _real_pid = os.getpid
 real_usage = resource.getrusage
+_FIXED = frozenset({"causeway", "kafka", "tests", "concurrent"})
+_REAL = frozenset(
+    {
+        *("_thread.start_new_thread", "time.sleep", "os.fork", "os.exec", "os.posix_spawn"),
+        *("os.system", "subprocess.Popen", "socket.__new__", "socket.getaddrinfo"),
+        *("socket.gethostname",),
+    }
+)
+_replaced: list[object] = []  # the real ones
 
 
 def install() -> None:
@@ -56,6 +68,9 @@ def install() -> None:
         (selectors, "DefaultSelector", network.SimulatedSelector),
         (time, "monotonic", _monotonic),
         (time, "perf_counter", _monotonic),
+        (time, "process_time", _monotonic),
+        (time, "thread_time", _monotonic),
+        (time, "perf_counter_ns", lambda: int(_monotonic() * 1e9)),
         (time, "monotonic_ns", lambda: int(_monotonic() * 1e9)),
         (time, "time", _time),
         (time, "time_ns", lambda: int(_time() * 1e9)),
@@ -67,7 +82,9 @@ def install() -> None:
         (random, "_urandom", _urandom),
         (signal, "signal", lambda *_: None),
     ):
+        _replaced.append(getattr(module, name))
         setattr(module, name, value)
+    sys.addaudithook(_audit)
     from concurrent.futures import _base  # its locks are simulated from here on
 
     # A wait for several futures goes through them in the order of their hashes and ids.
@@ -83,6 +100,39 @@ def use(kernel: Kernel, net: network.Network) -> None:
     threads.use(kernel)
     network.use(net)
     random.seed(kernel.random.random())
+
+
+def _audit(event: str, _: object) -> None:
+    """The operating system itself must not hear of a simulated process."""
+    if event in _REAL and _process() is not None:
+        raise RuntimeError(f"a simulated process asks the real operating system for {event}")
+
+
+def find_leaks() -> list[str]:
+    """Modules that still have a real function that `install` has replaced elsewhere."""
+    return [
+        f"{module.__name__}.{name} is real"
+        for module in list(sys.modules.values())
+        if module.__name__.partition(".")[0] in _FIXED - {"tests"}
+        for name, value in vars(module).items()
+        if any(value is each for each in _replaced)
+    ]
+
+
+def fix_hashes() -> None:
+    """Sets of objects have an order that does not follow from addresses: all objects of a class
+    have one hash. Call it when the modules of the mirror are loaded."""
+    waiting = type.__subclasses__(object)
+    while waiting:
+        found = waiting.pop()
+        waiting += type.__subclasses__(found)
+        root = str(found.__module__).partition(".")[0]
+        if root in _FIXED and found.__hash__ is object.__hash__:
+            type.__setattr__(found, "__hash__", _one_hash(zlib.crc32(found.__qualname__.encode())))
+
+
+def _one_hash(number: int) -> Callable[[object], int]:
+    return lambda _: number
 
 
 def _number_of_future(future: Any) -> int:

@@ -4,6 +4,7 @@ again and the mirror catches up."""
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -78,11 +79,17 @@ class Run:
             if self.mutation is not None:
                 self.mutation.apply(patch)
             self.file = Path(folder) / "mm2.properties"
-            self.file.write_text(self.scenario.file)
+            self.write_file(self.scenario.file)
             self._begin()
             self._live()
             self._recover()
             self._end()
+
+    def write_file(self, text: str) -> None:
+        """The mirror's file, which has changed at the simulated time."""
+        self.file.write_text(text)
+        now_ns = int(self.kernel.now() * 1e9)
+        os.utime(self.file, ns=(now_ns, now_ns))
 
     def create(self, plan: TopicPlan) -> None:
         """Creates the topic on its cluster, and applications that write to it, if it is missing."""

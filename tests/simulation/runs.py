@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import os
 import random
@@ -11,9 +10,10 @@ import resource
 import sys
 import traceback
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
-from tests.simulation import patches
+from tests.simulation import again, patches
 from tests.simulation.kernel import Kernel
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.network import Network
@@ -24,16 +24,33 @@ _LIMIT_S = 120  # of CPU time, for one seed
 _is_warm = False
 
 
-def one(seed: int, *, trace: bool, mutation: str | None, pace: int) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Of a run. `mutation`: its scenario, and without `intact` its break of the mirror. `trace`,
+    `events`: print what happens, or each event. `disturbed`: objects have other addresses."""
+
+    mutation: str | None = None
+    intact: bool = False
+    pace: int = 1
+    trace: bool = False
+    events: bool = False
+    disturbed: bool = False
+
+
+_PLAIN: Final = Options()
+
+
+def one(seed: int, options: Options) -> int:
     """Runs one seed in this process. Returns the exit code."""
     _warm_up()
-    result = _run(seed, mutation, trace=trace, pace=pace)
+    result = _run(seed, options)
     print(json.dumps(result, indent=1))
     return 1 if result["failure"] else 0
 
 
-def many(seeds: Iterable[int], jobs: int, mutation: str | None, pace: int) -> int:
-    """Prints one line for each failure, and a summary. Returns the exit code."""
+def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = False) -> int:
+    """Prints one line for each failure, with `digests` for each run, and a summary. Returns the
+    exit code."""
     _warm_up()
     waiting = list(seeds)[::-1]
     total, failed = len(waiting), list[int]()
@@ -42,12 +59,14 @@ def many(seeds: Iterable[int], jobs: int, mutation: str | None, pace: int) -> in
     while waiting or running:
         while waiting and len(running) < jobs:
             seed = waiting.pop()
-            pid, reader = _fork(seed, mutation, pace)
+            pid, reader = _fork(seed, options)
             running[pid] = seed, reader
         pid, _ = os.wait()
         seed, reader = running.pop(pid)
         result = _result(reader) or {"failure": "it did not end", "simulated_s": 0.0}
         simulated_s += result["simulated_s"]
+        if digests:
+            print(json.dumps(result), flush=True)
         if result["failure"]:
             failed.append(seed)
             print(f"seed {seed}: {result['failure']}", flush=True)
@@ -59,7 +78,7 @@ def many(seeds: Iterable[int], jobs: int, mutation: str | None, pace: int) -> in
         f" {len(failed)} failed: {sorted(failed)}"
     )
     if failed:
-        long = " --long" if pace > 1 else ""
+        long = " --long" if options.pace > 1 else ""
         print(f"Again: python -m tests.simulation --seed {min(failed)} --trace{long}")
     return 1 if failed else 0
 
@@ -67,7 +86,11 @@ def many(seeds: Iterable[int], jobs: int, mutation: str | None, pace: int) -> in
 def _warm_up() -> None:
     """A first run loads modules and makes the classes of kafka-python. All other runs begin with
     the same state behind it, whether they share a process with it or are forked from there."""
-    _run(0, None, trace=False, scenario=choose(random.Random(0), faults_s=5.0))
+    patches.fix_hashes()
+    _run(0, _PLAIN, choose(random.Random(0), faults_s=5.0))
+    patches.fix_hashes()  # of the rest
+    leaks = patches.find_leaks()
+    assert not leaks, leaks
 
 
 def failure(seed: int, mutation: str, *, broken: bool) -> str:
@@ -77,17 +100,17 @@ def failure(seed: int, mutation: str, *, broken: bool) -> str:
     if not _is_warm:
         _warm_up()
         _is_warm = True
-    pid, reader = _fork(seed, mutation, 1, broken=broken)
+    pid, reader = _fork(seed, Options(mutation=mutation, intact=not broken))
     result = _result(reader)
     os.waitpid(pid, 0)
     return str(result.get("failure", ""))
 
 
-def _fork(seed: int, mutation: str | None, pace: int, *, broken: bool = True) -> tuple[int, int]:
+def _fork(seed: int, options: Options) -> tuple[int, int]:
     """A process that runs the seed, and the pipe that its result comes through."""
     reader, writer = os.pipe()
     if (pid := os.fork()) == 0:
-        _in_child(seed, writer, mutation, pace, broken=broken)
+        _in_child(seed, writer, options)
     os.close(writer)
     return pid, reader
 
@@ -99,45 +122,37 @@ def _result(reader: int) -> dict[str, Any]:
     return dict(json.loads(text)) if text else {}
 
 
-def _in_child(seed: int, writer: int, mutation: str | None, pace: int, *, broken: bool) -> None:
+def _in_child(seed: int, writer: int, options: Options) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_LIMIT_S, _LIMIT_S))
-    result = _run(seed, mutation, trace=False, broken=broken, pace=pace)
-    os.write(writer, json.dumps(result).encode()[:60_000])
+    os.write(writer, json.dumps(_run(seed, options)).encode()[:60_000])
     os._exit(0)
 
 
-def _run(
-    seed: int,
-    mutation: str | None,
-    *,
-    trace: bool,
-    broken: bool = True,
-    scenario: Scenario | None = None,
-    pace: int = 1,
-) -> dict[str, Any]:
-    """Without `broken` only the scenario is that of the mutation."""
+def _run(seed: int, options: Options, scenario: Scenario | None = None) -> dict[str, Any]:
     gc.disable()  # a collection at another moment would be another run
     kernel = Kernel(seed)
+    kernel.events = [] if options.events else None
+    kernel.disturb = again.disturbance() if options.disturbed else None
     network = Network(kernel)
     patches.use(kernel, network)
     failure = ""
-    scenario = scenario or choose(kernel.random, pace=pace)
+    scenario = scenario or choose(kernel.random, pace=options.pace)
     try:
-        made = None if mutation is None else MUTATIONS[mutation]
+        made = None if options.mutation is None else MUTATIONS[options.mutation]
         if made is not None:
             scenario = made.focus(scenario)
-        Run(kernel, network, made if broken else None, scenario).run()
+        Run(kernel, network, None if options.intact else made, scenario).run()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
-        if trace:
+        if options.trace:
             traceback.print_exc()
-    if trace:
-        sys.stdout.write("\n".join(kernel.lines) + "\n")
-    digest = hashlib.sha256("\n".join(kernel.lines).encode()).hexdigest()[:12]
+    shown = kernel.events or (kernel.lines if options.trace else [])
+    if shown:
+        sys.stdout.write("\n".join(shown) + "\n")
     return {
         "seed": seed,
         "failure": failure,
         "simulated_s": kernel.elapsed,
         "steps": kernel.steps,
-        "digest": digest,
+        "digest": f"{kernel.digest:08x}",
     }

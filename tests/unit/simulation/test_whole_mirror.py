@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -35,9 +34,5 @@ def test_mirror_keeps_its_promises_for_many_seeds() -> None:
 
 
 def test_run_follows_from_its_seed() -> None:
-    command = [*_SIMULATION, "--seed", "50"]
-    runs = [
-        subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
-    results = [json.loads(run.communicate()[0]) for run in runs]
-    assert results[0]["digest"] == results[1]["digest"]
+    """Event by event, also with other paths, addresses of objects and variables."""
+    _simulate("--again", "--seeds", "50,104")
