@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from msgspec import Struct
 
 from causeway.cluster.client import GROUP, NAMES_A_REQUEST, ClusterClient
 from causeway.cluster.metadata import by_topic, value_of
@@ -45,8 +46,7 @@ class GroupListing:
     protocol_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class Committed(Struct, frozen=True, kw_only=True, gc=False):
     """`offset` is the next one to read; `leader_epoch` that of the record before it, -1 for
     unknown; `metadata` is the group's own text."""
 
@@ -265,10 +265,13 @@ def _commit_results(
     cluster: ClusterClient, group: str, answer: Any
 ) -> CommitResults | CausewayError:
     results: CommitResults = {}
+    subject = f"group {group} on {cluster}"
     for topic in answer.topics:
         for part in topic.partitions:
             code, where = part.error_code, TopicPartition(topic.name, part.partition_index)
-            subject = f"group {group} on {cluster}"
+            if not code:
+                results[where] = None
+                continue
             if code in _OF_GROUP:
                 return broker_error(
                     code,
@@ -277,13 +280,8 @@ def _commit_results(
                     "it has members" if code == _UNKNOWN_MEMBER_ID else None,
                     needs=f"READ on group {group}",
                 )
-            results[where] = (
-                broker_error(
-                    code, f"commit {where} of", subject, needs=f"READ on topic {topic.name}"
-                )
-                if code
-                else None
-            )
+            needs = f"READ on topic {topic.name}"
+            results[where] = broker_error(code, f"commit {where} of", subject, needs=needs)
     return results
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from causeway.cluster import Committed, GroupListing
 from causeway.config import LinkSettings
 from causeway.control.mm2_topics import Checkpoint
@@ -33,7 +35,7 @@ ENDED = "the mirrors of all its topics have ended, and its offsets were committe
 HELD_BACK = "held back at"  # begins the reason of a commit that ends before an unread record
 
 
-class TranslatedOffset(NamedTuple):
+class TranslatedOffset(Struct, frozen=True, gc=False):
     """A group's offset in a target partition: `downstream`, for `upstream` on the source.
     `certain`: the record is there. `alone`: one source partition decides."""
 
@@ -181,7 +183,7 @@ def _concerns(topic: str, link: LinkSettings) -> bool:
 
 
 def checkpoints(
-    translated: Translated, last: Mapping[tuple[str, TopicPartition], Checkpoint]
+    translated: Translated, last: Mapping[str, Mapping[TopicPartition, Checkpoint]]
 ) -> list[Checkpoint]:
     """The checkpoints to write now. `last`: the newest written ones, by group and target partition.
 
@@ -199,8 +201,9 @@ def checkpoints(
             metadata=place.metadata,
         )
         for group, places in translated.items()
+        for written in (last.get(group, {}),)
         for at, place in places.items()
-        if (before := last.get((group, at))) is None
+        if (before := written.get(at)) is None
         or (place.alone and place.upstream < before.upstream)
         or place.downstream > before.downstream
         or (place.certain and place.downstream < before.downstream)
@@ -262,16 +265,19 @@ def _commits_of(
         return LeftOutGroup(group, LeftOutReason.HAS_MEMBERS, reason)
     if isinstance(there, CausewayError):
         return LeftOutGroup(group, LeftOutReason.UNREADABLE, str(there))
-    reachable = {at: place for at, place in translated.items() if at in ends}
-    if not reachable:
+    if ends.keys().isdisjoint(translated):
         reason = "what it has committed lies outside what has been mirrored"
         return LeftOutGroup(group, LeftOutReason.NOT_TRANSLATED, reason)
     wanted = {}
-    for at, place in reachable.items():
-        offset = min(place.downstream, ends[at])
+    for at, place in translated.items():
+        end = ends.get(at)
+        if end is None:
+            continue
+        offset = min(place.downstream, end)
         if at in unread:
             offset = min(offset, unread[at].offset)
-        if at not in there or there[at].offset < offset:
+        known = there.get(at)
+        if known is None or known.offset < offset:
             wanted[at] = Committed(offset=offset, metadata=place.metadata)
     if not wanted and unread:
         reasons = sorted(held_back(at, held) for at, held in unread.items())

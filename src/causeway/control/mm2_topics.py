@@ -19,12 +19,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from msgspec import Struct
+
 from causeway.errors import CausewayError, ProtocolError
 from causeway.link_topics import TopicLog
 from causeway.model import TopicPartition
 
 VERSION = 0  # of checkpoints and heartbeats; offset syncs have none
 _LONGEST = 2**15 - 1  # bytes of a text
+_VERSION = struct.Struct(">h")
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_LONGS = struct.Struct(">qq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +44,8 @@ class OffsetSync:
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
-        return _pack("si", *self.partition), _pack("qq", self.upstream, self.downstream)
+        topic, partition = self.partition
+        return _text(topic) + _INT.pack(partition), _LONGS.pack(self.upstream, self.downstream)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
@@ -48,8 +55,7 @@ class OffsetSync:
         return cls(partition=at, upstream=upstream, downstream=downstream)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True, kw_only=True):
     """`group` committed `upstream` on the source, which is `downstream` in `partition`, named as on
     the target; `metadata` is the group's own."""
 
@@ -61,8 +67,10 @@ class Checkpoint:
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
-        value = _pack("hqqs", VERSION, self.upstream, self.downstream, self.metadata)
-        return _pack("ssi", self.group, *self.partition), value
+        topic, partition = self.partition
+        key = _text(self.group) + _text(topic) + _INT.pack(partition)
+        offsets = _VERSION.pack(VERSION) + _LONGS.pack(self.upstream, self.downstream)
+        return key, offsets + _text(self.metadata)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
@@ -98,7 +106,8 @@ class Heartbeat:
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
-        return _pack("ss", self.source, self.target), _pack("hq", VERSION, self.timestamp)
+        key = _text(self.source) + _text(self.target)
+        return key, _VERSION.pack(VERSION) + _LONG.pack(self.timestamp)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
@@ -109,24 +118,16 @@ class Heartbeat:
         return cls(source=source, target=target, timestamp=timestamp)
 
 
-def _pack(kinds: str, *values: str | int) -> bytes:
-    """`kinds`: for each value `s`, a text, or a letter of `struct`."""
-    parts = []
-    for kind, value in zip(kinds, values, strict=True):
-        if isinstance(value, str):
-            text = value.encode()
-            if len(text) > _LONGEST:
-                cause = f"at most {_LONGEST} fit"
-                raise ProtocolError("write", f"a text of {len(text)} bytes", cause)
-            parts += [struct.pack(">h", len(text)), text]
-        else:
-            parts.append(struct.pack(f">{kind}", value))
-    return b"".join(parts)
+def _text(value: str) -> bytes:
+    text = value.encode()
+    if len(text) > _LONGEST:
+        raise ProtocolError("write", f"a text of {len(text)} bytes", f"at most {_LONGEST} fit")
+    return len(text).to_bytes(2) + text
 
 
 def _unpack(what: str, kinds: str, data: bytes) -> list[Any]:
-    """The values at the start of a record's key or value. Ignores bytes after the last one, as
-    Kafka's readers do."""
+    """The values at the start of a record's key or value. `kinds`: for each value `s`, a text, or a
+    letter of `struct`. Ignores bytes after the last one, as Kafka's readers do."""
     values: list[Any] = []
     at = 0
     try:

@@ -28,6 +28,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from msgspec import structs
+
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings, ReverseFlow
 from causeway.control import (
@@ -355,7 +357,7 @@ class GroupsBothWays:
         if own < theirs and not mapped.course.transformed:
             own = self._next_record(mapped, own, theirs, logs)
         certain = place.certain and first.exact
-        return place._replace(downstream=min(own, theirs), certain=certain)
+        return structs.replace(place, downstream=min(own, theirs), certain=certain)
 
     def _repeated(
         self,

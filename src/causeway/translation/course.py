@@ -12,8 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from msgspec import structs
+
 from causeway.cluster import EARLIEST
-from causeway.control import GroupCommits, TranslatedOffset
+from causeway.control import Commits, GroupCommits, TranslatedOffset
 from causeway.link_topics import Outlet, PartitionProgress, Span
 from causeway.model import ENDED, State, TopicPartition
 from causeway.relay import Sought
@@ -144,44 +146,62 @@ def group_offsets(
 ) -> dict[str, dict[TopicPartition, TranslatedOffset]]:
     """By group and target partition: the first record that the group has not read, from any of the
     source partitions. A target partition is missing if the offset of one source is not known."""
-    by_source: dict[TopicPartition, list[TopicPartition]] = defaultdict(list)
-    for key in found.offsets:
-        by_source[key.source].append(key.target)
+    by_source: dict[TopicPartition, list[tuple[TopicPartition, Mapping[int, MappedOffset]]]]
+    by_source = defaultdict(list)
+    for key, offsets in found.offsets.items():
+        by_source[key.source].append((key.target, offsets))
     answer: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
     for group, commits in followed.commits.items():
-        topics = {at.topic for at in commits}
-        feeding: dict[TopicPartition, set[TopicPartition]] = defaultdict(set)
-        for at in commits:
-            for target in by_source.get(at, ()):
-                feeding[target].add(at)
-        answer[group] = {}
-        for target, sources in feeding.items():
-            sources |= {at for at in found.shared.get(target, ()) if at.topic in topics}
-            least: TranslatedOffset | None = None
-            certain = True
-            for at in sorted(sources):
-                committed = commits.get(at)
-                offset = EARLIEST if committed is None else committed.offset
-                place = found.offsets.get(CourseKey(at, target), {}).get(offset)
-                if place is None or place.offset is None:
-                    break
-                certain &= place.exact and place.mirrored
-                if least is None or place.offset < least.downstream:
-                    metadata = "" if committed is None else committed.metadata
-                    least = TranslatedOffset(max(0, offset), place.offset, metadata)
-            else:
-                assert least is not None
-                alone = len(sources) == 1
-                answer[group][target] = least._replace(certain=certain, alone=alone)
+        answer[group] = own = {}
+        shared: dict[TopicPartition, None] = {}
+        for at, committed in commits.items():
+            for target, offsets in by_source.get(at, ()):
+                if target in found.shared:
+                    shared[target] = None
+                    continue
+                place = offsets.get(committed.offset)
+                if place is not None and place.offset is not None:
+                    own[target] = TranslatedOffset(
+                        committed.offset, place.offset, committed.metadata, place.certain
+                    )
+        for target in shared:
+            if (least := _least(commits, target, found)) is not None:
+                own[target] = least
     return answer
+
+
+def _least(
+    commits: Commits, target: TopicPartition, found: CourseOffsets
+) -> TranslatedOffset | None:
+    """The offset of a group with these `commits` in a target partition that several source
+    partitions feed."""
+    topics = {at.topic for at in commits}
+    least: TranslatedOffset | None = None
+    certain = True
+    sources = sorted(at for at in found.shared[target] if at.topic in topics)
+    for at in sources:
+        committed = commits.get(at)
+        offset = EARLIEST if committed is None else committed.offset
+        place = found.offsets.get(CourseKey(at, target), {}).get(offset)
+        if place is None or place.offset is None:
+            return None
+        certain &= place.certain
+        if least is None or place.offset < least.downstream:
+            metadata = "" if committed is None else committed.metadata
+            least = TranslatedOffset(max(0, offset), place.offset, metadata)
+    assert least is not None
+    return structs.replace(least, certain=certain, alone=len(sources) == 1)
 
 
 def inexact(followed: GroupCommits, found: CourseOffsets) -> dict[str, str]:
     """Why offsets are not exact, by group and source partition."""
     notes: dict[str, str] = {}
     for key, offsets in found.offsets.items():
+        noted = {offset: place.note for offset, place in offsets.items() if place.note}
+        if not noted:
+            continue
         for group, commits in followed.commits.items():
             committed = commits.get(key.source)
-            if committed and (place := offsets.get(committed.offset)) and place.note:
-                notes[f"{group} on {key.source}"] = place.note
+            if committed is not None and (note := noted.get(committed.offset)):
+                notes[f"{group} on {key.source}"] = note
     return notes

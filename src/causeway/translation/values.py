@@ -75,6 +75,11 @@ class MappedOffset(NamedTuple):
         return self.offset is not None and self.why in (None, OffsetNote.GAP)
 
     @property
+    def certain(self) -> bool:
+        """Whether the next record is there, at exactly this offset."""
+        return self.exact and self.mirrored
+
+    @property
     def topic(self) -> str:
         return self.at.topic
 

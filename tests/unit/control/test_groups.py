@@ -114,7 +114,7 @@ def written(
     certainly: bool = False,
     alone: bool = True,
 ) -> list[Checkpoint]:
-    before = {} if last is None else {("g", M0): last}
+    before = {} if last is None else {"g": {M0: last}}
     if downstream is None:
         return checkpoints({"g": {}}, before)
     stand = TranslatedOffset(upstream, downstream, "m", certain=certainly, alone=alone)

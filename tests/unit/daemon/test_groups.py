@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from causeway.cluster import ClusterMetadata, Committed, GroupListing, OffsetAt
 from causeway.config import ControlSettings, LinkSettings
@@ -364,7 +365,7 @@ class Lower:
         self, _: GroupCommits, translated: Translated
     ) -> tuple[dict[str, dict[TopicPartition, TranslatedOffset]], dict[str, str]]:
         lower = {
-            group: {at: place._replace(downstream=4) for at, place in places.items()}
+            group: {at: structs.replace(place, downstream=4) for at, place in places.items()}
             for group, places in translated.items()
             if group != "audit"
         }

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from causeway.cluster import EARLIEST, Committed
 from causeway.control import GroupCommits, TranslatedOffset
 from causeway.model import TopicPartition
@@ -103,3 +106,61 @@ def test_a_place_that_may_be_too_early_is_not_certain() -> None:
     }
     answer = group_offsets(followed(g={ORDERS: 7, MORE: 5}), found(places, shared))
     assert answer == {"g": {ROUTED: TranslatedOffset(7, 12, certain=False, alone=False)}}
+
+
+SOURCES = [ORDERS, MORE, BILLS]
+_places = st.builds(
+    MappedOffset,
+    st.just(ROUTED),
+    st.none() | st.integers(0, 30),
+    st.sampled_from([None, OffsetNote.GAP, OffsetNote.NOT_YET]),
+    st.sampled_from([None, "a note"]),
+    st.booleans(),
+)
+_courses = st.dictionaries(
+    st.tuples(st.sampled_from(SOURCES), st.sampled_from([OWN, OTHER_OWN, ROUTED])),
+    st.dictionaries(st.sampled_from([EARLIEST, 5, 7]), _places),
+    max_size=9,
+)
+_groups = st.dictionaries(
+    st.sampled_from("gh"), st.dictionaries(st.sampled_from(SOURCES), st.sampled_from([5, 7]))
+)
+
+
+@given(_courses, _groups)
+def test_each_target_partition_gets_the_least_place_of_the_topics_that_a_group_reads(
+    courses: dict[tuple[TopicPartition, TopicPartition], dict[int, MappedOffset]],
+    groups: dict[str, dict[TopicPartition, int]],
+) -> None:
+    feeding: dict[TopicPartition, set[TopicPartition]] = {}
+    for source, target in courses:
+        feeding.setdefault(target, set()).add(source)
+    shared = {target: sources for target, sources in feeding.items() if len(sources) > 1}
+    commits, places = followed(**groups), found(courses, shared)
+
+    translated, notes = group_offsets(commits, places), inexact(commits, places)
+
+    wanted_notes = {}
+    for group, own in groups.items():
+        topics = {at.topic for at in own}
+        wanted = {}
+        for target, sources in feeding.items():
+            if not sources & own.keys():
+                continue
+            offsets = {s: own.get(s, EARLIEST) for s in sources if s in own or s.topic in topics}
+            known = {s: courses[s, target].get(offset) for s, offset in offsets.items()}
+            placed = {s: p for s, p in known.items() if p is not None and p.offset is not None}
+            if len(placed) < len(known):
+                continue
+            first = min(sorted(placed), key=lambda s: placed[s].offset or 0)
+            wanted[target] = TranslatedOffset(
+                max(0, offsets[first]),
+                placed[first].offset or 0,
+                certain=all(p.exact and p.mirrored for p in placed.values()),
+                alone=len(placed) == 1,
+            )
+        assert translated[group] == wanted
+        for (source, _), of in courses.items():
+            if source in own and (place := of.get(own[source])) is not None and place.note:
+                wanted_notes[f"{group} on {source}"] = place.note
+    assert notes == wanted_notes

@@ -4,6 +4,7 @@ for groups that are idle there."""
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -73,7 +74,7 @@ class Groups:
     _both_ways: GroupsBothWays | None = field(init=False)  # if programs write to both clusters
     _topic: TopicLog = field(init=False)
     _begun_in: int | None = None  # the term of the current run
-    _last: dict[tuple[str, TopicPartition], Checkpoint] | None = None
+    _last: dict[str, dict[TopicPartition, Checkpoint]] | None = None  # the newest written ones
     _latencies: Mapping[tuple[str, TopicPartition], Recent] = field(default_factory=dict)
     _listing: dict[str, GroupListing] | None = None
     _checkpoints_due: float = 0.0
@@ -199,9 +200,10 @@ class Groups:
     ) -> None:
         if self._last is None:
             self._topic.ensure(self.link.control.checkpoints_replication_factor)
+            self._last = defaultdict(dict)
             # Of an earlier driver or of MirrorMaker 2.
-            found = read_checkpoints(self._topic)
-            self._last = {(each.group, each.partition): each for each in found}
+            for each in read_checkpoints(self._topic):
+                self._last[each.group][each.partition] = each
         due = groups.checkpoints(translated, self._last)
         if due:
             self._still_leading("write checkpoints")
@@ -210,7 +212,8 @@ class Groups:
             except CausewayError:
                 self._last = None  # the topic may be gone, or contain some of them
                 raise
-            self._last.update({(c.group, c.partition): c for c in due})
+            for each in due:
+                self._last[each.group][each.partition] = each
         self._note_latencies(followed, due, read_at)
 
     def _note_latencies(
