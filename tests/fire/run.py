@@ -217,7 +217,7 @@ class Fire:
             logs = wanted, self.at_b.tape(place)
             there = at_b.get(place)
             wrong = compare_group(topics[place[0]], group, offset, there, place, logs)
-            # Of records that programs wrote on B, a group that never was there gets no commit.
+            # A group from before the last reverse link's beginning keeps its older offset on B.
             if not (self.moves.whole and wrong and "repeats" in wrong):
                 found.append(wrong)
         return [wrong for wrong in found if wrong]

@@ -24,6 +24,7 @@ from causeway.translation.course import (
     inexact,
     offsets_to_translate,
 )
+from causeway.translation.reverse import BeforeFailback
 from causeway.translation.translator import OffsetTranslator
 from causeway.translation.unread import UnreadRecords
 from causeway.translation.values import (

@@ -28,6 +28,7 @@ from causeway.translation.logs import (
     logs_of,
     mapped_courses,
 )
+from causeway.translation.reverse import origin_of
 from causeway.translation.values import Answer, MappedOffset, OffsetNote, Question
 
 _AT_ONCE = 8  # courses whose logs are read at the same time
@@ -246,15 +247,7 @@ def fill_before(
 ) -> None:
     """Replaces offsets before a mirror's beginning if the reverse link translates them exactly.
     Keeps the others, also if the clusters of the reverse link cannot be asked. `contents`: of the
-    link's progress topic.
-
-        source  ├── by the reverse link ──┤ S ── by this link ──
-        target  ├── where they came from ─┤ T ─────────────────
-
-    After a failback this link begins right behind the cut of the reverse link, at S. So a source
-    offset before S has the offset of its origin on the target. Behind it come first the other
-    records that the reverse link brought, and then the records of this link.
-    """
+    link's progress topic. See reverse.py."""
     reverse_link = reverse_of(settings, link)
     missing = [
         (at, mapped.course.target, places, before)
@@ -270,10 +263,9 @@ def fill_before(
         other = read_progress(reverse_link, connect)
         feeding: dict[TopicPartition, PartitionProgress] = {}  # by the partition that it feeds
         for at, target, _, _ in missing:
-            start, there = log.directives.start_of(at), other.partitions.get(target)
-            if start is None or there is None or contents.partitions[at].begun != start.by:
-                continue
-            if {o.at: o.pair.target for o in there.outlets} == {at: start.offset}:
+            begun = contents.partitions[at].begun
+            there = origin_of(at, target, begun, log.directives, other)
+            if there is not None:
                 feeding[at] = there
         if not feeding:
             return

@@ -43,15 +43,14 @@ from causeway.errors import CausewayError
 from causeway.link_topics import (
     PartitionProgress,
     ProgressContents,
-    ProgressTopic,
     offset_maps_of,
 )
 from causeway.model import State, TopicPartition
-from causeway.naming import progress_topic
 from causeway.relay import Topics, steps_become
 from causeway.translation import counting, directions
 from causeway.translation.course import Course, CourseKey
 from causeway.translation.logs import LinkLogs, MappedCourse, logs_on, problem_of
+from causeway.translation.reverse import ReverseProgress
 from causeway.translation.unread import UnreadRange
 from causeway.translation.values import MappedOffset, OffsetNote
 
@@ -113,26 +112,6 @@ def next_record(mapped: MappedCourse, start: int, end: int, logs: LinkLogs) -> i
     return end if found is None else found
 
 
-class _ReverseProgress:
-    """The progress topic of the reverse link, read on at each look."""
-
-    def __init__(self, source: Cluster, topic: str) -> None:
-        self._log = ProgressTopic(source, topic)
-        self._contents: ProgressContents | None = None
-
-    def read(self) -> ProgressContents | None:
-        """None if there is no such topic. Raises CausewayError."""
-        if not self._log.exists():
-            self._contents = None
-        elif self._contents is None:
-            self._contents = self._log.read()
-        else:
-            before, self._contents = self._contents, None  # read from the beginning after an error
-            before.update(self._log.read(before.end))
-            self._contents = before
-        return self._contents
-
-
 class _Clear(NamedTuple):
     """From `start` to `end` no record of the source is mirrored by the producer id."""
 
@@ -160,8 +139,7 @@ class GroupsBothWays:
         self._link, self._reverse = link, reverse
         self._read_again = read_again
         self._name = f"{link.target.alias}->{link.source.alias}"
-        topic = progress_topic(link.target.alias, link.source.alias)
-        self._progress = _ReverseProgress(source, topic)
+        self._progress = ReverseProgress(source, link)
         # By partition and offset on A, exact places; and stretches of B without own records.
         self._known: dict[TopicPartition, tuple[int, dict[int, MappedOffset]]] = {}
         self._clear: dict[TopicPartition, _Clear] = {}

@@ -30,8 +30,8 @@ class CourseKey(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
     """`topic_id`: of the source topic. `placed`: a lane has found the partition's position under
-    this leader, so the topics are the same as before. `rewinds`: of the offset maps. `begins`: see
-    PartitionProgress. `ended`: by a person, so that applications write to the target."""
+    this leader, so the topics are the same as before. `rewinds`: of the offset maps. `begins`,
+    `begun`: see PartitionProgress. `ended`: by a person, so applications write to the target."""
 
     source: TopicPartition
     topic_id: str
@@ -41,6 +41,7 @@ class Course:
     placed: bool = True
     rewinds: int = 0
     begins: bool = False
+    begun: int = -1
     ended: bool = False
 
     @classmethod
@@ -57,6 +58,7 @@ class Course:
             placed=placed,
             rewinds=rewinds,
             begins=progress.begins,
+            begun=progress.begun,
             ended=progress.state in ENDED,
         )
 

@@ -39,6 +39,7 @@ from causeway.translation.lookups import (
     SpanResult,
     SpanToRead,
 )
+from causeway.translation.reverse import BeforeFailback
 from causeway.translation.values import BEGINS, LOGS_INCOMPLETE, MappedOffset, OffsetNote
 
 _THREADS = 4  # look-ups at the same time
@@ -60,14 +61,17 @@ class OffsetTranslator:
         read_committed: bool,
         term: Callable[[], int | None],
         lane: Lane,
+        before: BeforeFailback | None = None,
         others_write: bool = False,
     ) -> None:
-        """`term`: see Leadership.term. `lane`: reads a span of a transformed partition.
+        """`term`: see Leadership.term. `lane`: reads a span of a transformed partition. `before`:
+        translates offsets before a mirror's beginning.
         `others_write`: programs write to the target partitions all the time, so the end of a course
         is looked for behind their records."""
         self._source, self._target = source, target
         self._courses = courses
         self._term = term
+        self._before = before
         self._others_write = others_write
         self._passed_over = False  # in this round, see KnownOffsets.later
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="look up")
@@ -171,6 +175,8 @@ class OffsetTranslator:
         if places is None:
             return None
         end = self._courses.end(key) if course.transformed else None
+        before = [offset for offset, place in places.items() if place is None]
+        earlier = self._before.places(course, before) if self._before and before else {}
         found = {}
         for offset, place in sorted(places.items()):
             if isinstance(place, int):
@@ -178,6 +184,8 @@ class OffsetTranslator:
                 found[offset] = MappedOffset(key.target, place, mirrored=there)
             elif offset in known.targets:
                 found[offset] = MappedOffset(key.target, known.targets[offset])
+            elif offset in earlier:
+                found[offset] = MappedOffset(key.target, earlier[offset])
             elif place is None:
                 note = "it lies before all that this mirror remembers"
                 found[offset] = self._inexact(key, None, OffsetNote.BEFORE, note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,9 +10,22 @@ import pytest
 
 from causeway.config import RunSettings, Settings
 from causeway.errors import UnreachableError
-from causeway.link_topics import BeginDirective, LinkDirectives, ProgressContents, Scope
-from causeway.model import Pair, TopicPartition
-from causeway.translation import MappedOffset, OffsetNote, answers
+from causeway.link_topics import (
+    BeginDirective,
+    LinkDirectives,
+    OffsetMapRecord,
+    ProgressContents,
+    Scope,
+)
+from causeway.model import Pair, State, TopicPartition
+from causeway.translation import (
+    BeforeFailback,
+    Course,
+    MappedOffset,
+    OffsetNote,
+    answers,
+    reverse,
+)
 from tests.builders.daemon import row
 from tests.builders.settings import BACK, LINK
 
@@ -75,3 +89,81 @@ def test_only_a_mirror_that_begins_right_behind_the_way_back_tells(other: Simple
     assert filled()[20] == BEFORE, "the way back has gone on since"
     other.error = UnreachableError("ask", "A")
     assert filled()[20] == BEFORE
+
+
+class Rounds:
+    """The task's look-ups of one course, as A->B began behind the reverse link at TURNED."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, other: SimpleNamespace) -> None:
+        self._other = other
+        log = SimpleNamespace(look=lambda: None, directives=other.directives)
+        monkeypatch.setattr(reverse, "DirectiveLog", lambda *_: log)
+        topic = SimpleNamespace(exists=lambda: True, read=self._read)
+        monkeypatch.setattr(reverse, "ProgressTopic", lambda *_: topic)
+        outlet = contents(begun=-1, end=0).partitions[AT].outlets[0]
+        self.course = Course(source=AT, topic_id="aa" * 16, outlet=outlet, begun=7)
+
+    def _read(self, *_: object) -> ProgressContents:
+        if self._other.error is not None:
+            raise self._other.error
+        return cast(ProgressContents, self._other.contents)
+
+    def places(self, *offsets: int) -> dict[int, int]:
+        nothing = cast(Any, None)
+        return BeforeFailback(nothing, nothing, LINK).places(self.course, offsets)
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch, other: SimpleNamespace) -> Rounds:
+    """The reverse link brought 30 to 45 of B to 40 to 55 of A, one by one."""
+    known = other.contents.partitions[AT]
+    outlet = known.outlets[0].replace(
+        topic_id="aa" * 16, pair=Pair(source=45, target=TURNED, sequence=15)
+    )
+    other.contents.partitions[AT] = known.replace(topic_id="bb" * 16, outlets=(outlet,))
+    points = (Pair(30, 40, 0),)
+    other.contents.maps[AT] = {
+        None: OffsetMapRecord(topic="orders", partition=0, producer_id=1, points=points)
+    }
+    return Rounds(monkeypatch, other)
+
+
+def test_a_group_gets_the_origin_of_a_record_that_the_reverse_link_brought(rounds: Rounds) -> None:
+    assert rounds.places(39, 40, 41, 54) == {40: 30, 41: 31, 54: 44}, "39 is from before it, too"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"topic_id": "cc" * 16}, {"state": State.STOPPED}, {"transform": "rules"}],
+)
+def test_a_group_gets_nothing_by_another_log_or_other_records(
+    rounds: Rounds, other: SimpleNamespace, change: dict[str, Any]
+) -> None:
+    known = other.contents.partitions[AT]
+    other.contents.partitions[AT] = known.replace(**change)
+    assert rounds.places(41) == {}
+
+
+def test_a_group_gets_nothing_if_the_mirror_began_otherwise(
+    rounds: Rounds, other: SimpleNamespace
+) -> None:
+    assert rounds.places(41) == {41: 31}
+    begun_by_this = rounds.course
+    for begun in (-1, 3):
+        rounds.course = replace(begun_by_this, begun=begun)
+        assert rounds.places(41) == {}, "it was claimed again since"
+    rounds.course = replace(begun_by_this, topic_id="cc" * 16)
+    assert rounds.places(41) == {}, "the topic was recreated"
+    rounds.course = begun_by_this
+    other.error = UnreachableError("ask", "A")
+    assert rounds.places(41) == {}
+
+
+def test_groups_lower_than_a_preserved_beginning_get_nothing(
+    rounds: Rounds, other: SimpleNamespace
+) -> None:
+    known = other.contents.partitions[AT]
+    (outlet,) = known.outlets
+    same = outlet.replace(pair=Pair(TURNED, TURNED, 25))
+    other.contents.partitions[AT] = known.replace(offsets_from=30, position=TURNED, outlets=(same,))
+    assert rounds.places(29, 30, 41) == {30: 30, 41: 41}

@@ -38,7 +38,7 @@ from causeway.errors import CausewayError
 from causeway.link_topics import TopicLog
 from causeway.model import Dated
 from causeway.status import lag
-from causeway.translation import OffsetTranslator
+from causeway.translation import BeforeFailback, OffsetTranslator
 
 _log = logging.getLogger("causeway.control")
 _ACLS = "ACLs"
@@ -73,6 +73,10 @@ class ControlPlane:
             read_committed=link.fetch.read_committed,
             term=term,
             lane=lambda sought: lookups.find((link.name, *sought.source), sought),
+            # If programs write to both clusters, a failback begins nothing.
+            before=None
+            if link.reverse is not None
+            else BeforeFailback(sides.source, sides.target_admin, link),
             others_write=link.reverse is not None,
         )
         at_source = link.control.offset_syncs_topic_location == "source"

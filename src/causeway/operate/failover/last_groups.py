@@ -34,7 +34,7 @@ from causeway.operate import ahead
 from causeway.operate.failover.ending import Ending
 from causeway.relay import Sought
 from causeway.status import GroupStatus
-from causeway.translation import OffsetTranslator, UnreadRecords
+from causeway.translation import BeforeFailback, OffsetTranslator, UnreadRecords
 
 _PAUSE_S = 0.5
 _LOOK_S = 120.0  # the time of a failover's look for records that groups have not read
@@ -83,6 +83,7 @@ def sync(
         read_committed=link.fetch.read_committed,
         term=lambda: 1,
         lane=_no_lane,
+        before=BeforeFailback(sides.source, sides.target_admin, link),
     )
     task = Groups(link, sides, translator, lambda: 1, registry)
     deadline = time.monotonic() + wait_s
