@@ -1,4 +1,4 @@
-"""Kafka's record batches: reads, builds, merges and splits them. Knows nothing of connections."""
+"""Reads, builds, merges and splits Kafka's record batches. It knows nothing of connections."""
 
 from causeway.records.batches import (
     CODEC_MASK,

@@ -6,14 +6,15 @@ Layout, from Kafka's DefaultRecordBatch:
     attributes 2 | lastOffsetDelta 4 | baseTimestamp 8 | maxTimestamp 8 |          in the CRC
     producerId 8 | producerEpoch 2 | baseSequence 4 | recordsCount 4 | records …   in the CRC
 
-A payload gets another header without being read. The CRC-32C is linear: of two headers of one
-length before the same `size` bytes,
+A payload gets another header without being read, because CRC-32C is linear. For two headers of the
+same length, followed by the same payload of `size` bytes:
 
     crc(new + payload) ^ crc(old + payload) = (crc(new) ^ crc(old)) · x^(8 size)    mod Castagnoli
 
-so damage in the one CRC is in the other, too. The product is taken in steps: up to 4 kB of zeros go
-through google_crc32c, the rest is looked up in tables, by digits of the length. Tables are made
-when they are first needed: 0.1 ms and 40 kB each, for all lengths below 256 kB 63 of them.
+So if the old CRC does not match the payload, the new CRC does not match either. The product is
+computed in steps: google_crc32c reads up to 4 kB of zeros, and tables give the rest, one for each
+digit of the length. A table is made when it is first needed. It takes 0.1 ms and 40 kB; all lengths
+below 256 kB need 63 tables.
 """
 
 from __future__ import annotations
@@ -82,14 +83,14 @@ class BatchHeader(NamedTuple):
 class Batch(NamedTuple):
     """A dense batch: a run of records from the source, ready to get a header and to be produced.
 
-    `payload` follows the header, in codec `attributes & 7`, with offset deltas 0 to `records` - 1.
-    `first` is the source offset of its first record. Each source offset from `first` up to, not
-    including, `next` is in the batch or was dropped on purpose. `offsets` lists the source offset
-    of each record if they are not `first`, `first` + 1, …
+    `payload` has the records, compressed with `codec`, with offset deltas 0 to `records` - 1.
+    `first` is the source offset of the first record. Each source offset from `first` to `next` - 1
+    is in the batch or was dropped on purpose. `offsets` lists the source offset of each record if
+    they are not `first`, `first` + 1, …
 
-    `unread`: set if `payload` is an unchecked view of a fetched frame. It holds the CRC that came
-    with the payload, and the CRC of the 40 checked bytes of the header that came with it. Each
-    field of such a batch may be damaged, and then the target refuses the batch.
+    `unread` is set if `payload` is an unchecked view of a fetched frame. It has two CRCs: the one
+    in the fetched header, and the one of the last 40 bytes of that header (from `attributes` on).
+    Each field of such a batch may be damaged. Then the target refuses the batch.
     """
 
     payload: bytes | memoryview
@@ -113,7 +114,7 @@ class Batch(NamedTuple):
         return self.first + index if self.offsets is None else self.offsets[index]
 
     def below(self, offset: int) -> int:
-        """The number of its records below source offset `offset`."""
+        """The number of records in the batch below source offset `offset`."""
         if self.offsets is not None:
             return bisect_left(self.offsets, offset)
         return max(0, min(offset - self.first, self.records))
@@ -123,20 +124,20 @@ N = TypeVar("N", bound=tuple[Any, ...])
 
 
 def fast_tuple(kind: type[N]) -> Callable[[tuple[Any, ...]], N]:
-    """A constructor that takes all fields of a named tuple as one plain tuple, unchecked. The named
-    tuple's own constructor, a Python function, takes three times as long."""
+    """Returns a constructor that takes all fields of a named tuple as one plain tuple, unchecked.
+    The named tuple's own constructor is a Python function, which takes three times as long."""
     return cast("Callable[[tuple[Any, ...]], N]", partial(tuple.__new__, kind))
 
 
 def checksum(checked_header: bytes, payload: bytes) -> int:
-    """CRC-32C of the 40 header bytes from `attributes` on, then the records."""
+    """The CRC-32C of the 40 header bytes from `attributes` on, followed by the records."""
     crc: int = extend(value(checked_header), payload)
     return crc
 
 
 def frames(data: memoryview, subject: str = "") -> Iterator[memoryview]:
-    """The whole batches of a fetched stretch of log, and the messages of older formats. Raises
-    ProtocolError, which names `subject`, for one that is too short."""
+    """Yields the whole batches in a fetched part of a log, and the messages of older formats.
+    Raises ProtocolError, which names `subject`, if a batch is too short."""
     at = 0
     while len(data) - at > MAGIC_AT:
         size = LENGTH_OVERHEAD + int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD])
@@ -158,8 +159,8 @@ def header(
     *,
     transactional: bool = False,
 ) -> bytes:
-    """The 61 bytes before the payload in a Produce request: base offset 0, no leader epoch,
-    CreateTime, no control batch, the given producer state, and the right CRC."""
+    """The 61 bytes before the payload in a Produce request. They have base offset 0, no leader
+    epoch, CreateTime, no control bit, the given producer state, and the right CRC."""
     payload, codec, base_timestamp, max_timestamp, records, _, _, _, _, unread = batch
     checked = _CHECKED.pack(
         codec | TRANSACTIONAL if transactional else codec,
@@ -180,7 +181,7 @@ def header(
 
 
 def read(batch: Batch) -> bytes:
-    """The checked payload. Raises ProtocolError if it came damaged."""
+    """Returns the payload after its CRC is checked. Raises ProtocolError if it is damaged."""
     if batch.unread is None:
         return bytes(batch.payload)
     payload = bytes(batch.payload)
@@ -204,19 +205,19 @@ def distance(start: int, end: int) -> int:
     return (end - start) % SEQUENCE_SPACE
 
 
-_INVERTED: Final = 0xFFFFFFFF  # a CRC's bits are inverted, before and after
+_INVERTED: Final = 0xFFFFFFFF  # CRC-32C inverts all bits, before and after
 _UNIT_BITS: Final = 12
 _UNIT: Final = (1 << _UNIT_BITS) - 1
 _DIGIT_BITS: Final = 6
 _DIGIT: Final = (1 << _DIGIT_BITS) - 1
 _ZEROS: Final = bytes(1 << _UNIT_BITS)
 
-_Table = tuple[list[int], list[int], list[int], list[int]]  # by byte of a CRC, the lowest first
+_Table = tuple[list[int], list[int], list[int], list[int]]  # a list for each byte, the lowest first
 
 
 def carried_crc(difference: int, size: int) -> int:
-    """The difference of two CRCs after both have read the same `size` bytes (below 1 GiB), if they
-    differed by `difference` before."""
+    """Two CRCs differ by `difference`, and then both read the same `size` bytes (below 1 GiB).
+    Returns their difference after that."""
     crc: int = extend(difference ^ _INVERTED, _ZEROS[: size & _UNIT]) ^ _INVERTED
     size >>= _UNIT_BITS
     level = 0
@@ -231,7 +232,7 @@ def carried_crc(difference: int, size: int) -> int:
 
 @cache
 def _table(level: int, digit: int) -> _Table:
-    """The table for `digit` · 64 ** `level` units."""
+    """The table for `digit` · 64 ** `level` units of 4 kB."""
     if digit > 1:
         steps = [_table(level, digit // 2), _table(level, digit - digit // 2)]
     elif level:
@@ -247,7 +248,7 @@ def _table(level: int, digit: int) -> _Table:
 
 
 def _of(bits: list[int]) -> list[int]:
-    """The image of each byte, if each of its bits becomes one of `bits`."""
+    """For each of the 256 bytes: the XOR of the elements of `bits` at the byte's set bits."""
     table = [0]
     for bit in bits:
         table += [bit ^ one for one in table]

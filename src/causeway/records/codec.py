@@ -1,11 +1,11 @@
 """The record path: decodes batches that cannot be relayed as they are, and builds dense ones.
 
-It serves batches with gaps (compaction, a start in their middle), with append times, in the old
-formats, larger than the target takes, and runs of small batches, which are merged. aiokafka's
-compiled codec does the work on records; a batch on the fast path does not come here.
+It serves batches with gaps (after compaction, or a start inside the batch), with append times, in
+old formats, or larger than the target accepts. It also merges runs of small batches. aiokafka's
+compiled codec reads and writes the records. A batch on the fast path does not come here.
 
-Key, value, headers (order, repeats, null values) and timestamps survive exactly. The codec stays.
-The unpacked size is bounded, since every writer of a topic decides what is in its batches.
+Key, value, headers (order, repeats, null values), timestamps and the codec stay exactly the same.
+The unpacked size is bounded, because each writer of a topic decides what its batches contain.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from causeway.records.plain import PlainRecord
 from causeway.records.unpack import count_work, unpack
 
 _NO_SIZE_LIMIT = 2**31 - 1
-_ATTRIBUTES_AT = 22  # their lower byte
+_ATTRIBUTES_AT = 22  # the lower byte
 _COUNT_AT = 57
 _LEGACY_ATTRIBUTES_AT = 17
 _RECORD_BYTES = 200  # memory that a record takes besides its key, value and headers
-_RECORDS_BYTES = 100_000_000  # and a batch's together: half a million
+_RECORDS_BYTES = 100_000_000  # the bound for all records of a batch, so half a million records
 _TIMES = 4  # a batch may take this many times its own size, if that is more than the bound
 
 SMALL_BATCH = 2048  # bytes; up to here neighbours are merged: see docs/decisions/0003-merging.md
@@ -50,7 +50,7 @@ UNPACKED_BYTES = 32 * 1024 * 1024  # a larger batch can only be relayed as it is
 
 
 class Record(Protocol):
-    """One record as the codec yields it. `timestamp` is in ms, -1 where there is none."""
+    """One record as the codec yields it. `timestamp` is in ms, -1 if there is none."""
 
     @property
     def offset(self) -> int: ...
@@ -65,11 +65,12 @@ class Record(Protocol):
 
 
 def decode(raw: bytes | memoryview, subject: str = "record batch") -> list[Record]:
-    """The records of one whole batch (header included), with absolute offsets. In a LogAppendTime
-    batch every record has the append time, as a consumer would see it.
+    """Returns the records of one whole batch (header included), with absolute offsets. In a
+    LogAppendTime batch each record has the append time, as a consumer sees it.
 
-    Raises ProtocolError; TooLargeError for one of more than UNPACKED_BYTES, or half a million
-    records, unless it is nearly as large without being unpacked.
+    Raises ProtocolError if the batch is damaged. Raises TooLargeError if it takes more than
+    UNPACKED_BYTES unpacked, or has more than half a million records. A batch may always take four
+    times its packed size.
     """
     has_room_for = _TIMES * len(raw)
     plain = _unpacked(memoryview(raw), max(UNPACKED_BYTES, has_room_for), subject)
@@ -81,13 +82,13 @@ def decode(raw: bytes | memoryview, subject: str = "record batch") -> list[Recor
 
 
 def has_too_many_records(count: int, least_bytes: int = 0) -> bool:
-    """Whether `decode` refuses a batch of so many records, if `least_bytes` of memory are allowed
-    at least."""
+    """Whether `decode` refuses a batch of `count` records. `least_bytes`: the memory that the
+    records may take in any case."""
     return count * _RECORD_BYTES > max(_RECORDS_BYTES, least_bytes)
 
 
 def _unpacked(raw: memoryview, most: int, subject: str) -> memoryview:
-    """The same batch without compression; valid until the next one is unpacked."""
+    """The same batch without compression. The view is valid until the next batch is unpacked."""
     if len(raw) < HEADER_SIZE or not (codec := raw[_ATTRIBUTES_AT] & CODEC_MASK):
         return raw
     plain = unpack(codec, raw[:HEADER_SIZE], raw[HEADER_SIZE:], most, subject)
@@ -106,11 +107,11 @@ def _read(plain: memoryview, subject: str) -> list[Record]:
 
 
 def decode_legacy(raw: bytes | memoryview, magic: int, subject: str = "") -> list[Record]:
-    """The records of one message of format 0 or 1 (a compressed one holds several)."""
+    """The records of one message of format 0 or 1. A compressed message has several records."""
     subject = subject or f"message of format {magic}"
     try:
         batch = LegacyRecordBatch(bytearray(raw), magic)
-        intact = batch.validate_crc()  # before the records are read: that replaces the bytes
+        intact = batch.validate_crc()  # first, because reading the records replaces the bytes
         if intact:
             _refuse_large_legacy(memoryview(raw), magic, subject)
         records: list[Record] = list(batch) if intact else []
@@ -124,7 +125,7 @@ def decode_legacy(raw: bytes | memoryview, magic: int, subject: str = "") -> lis
 
 
 def _refuse_large_legacy(raw: memoryview, magic: int, subject: str) -> None:
-    """aiokafka unpacks such a message without a bound, so it is unpacked here before."""
+    """aiokafka unpacks such a message without a bound, so this function unpacks it first."""
     codec = raw[_LEGACY_ATTRIBUTES_AT] & CODEC_MASK
     if not codec:
         return
@@ -135,7 +136,8 @@ def _refuse_large_legacy(raw: memoryview, magic: int, subject: str) -> None:
 
 
 def records_of(batch: Batch) -> list[Record]:
-    """The records of a batch, with offsets from 0 on: index them into `batch.source_offset`."""
+    """The records of a batch, with offsets from 0 on. `batch.source_offset` takes such an offset
+    as its index."""
     return decode(_raw_of(batch))
 
 
@@ -167,7 +169,8 @@ def build(
     leader_epoch: int,
     offsets: Sequence[int] | None,
 ) -> Batch:
-    """One dense batch of `records` (at least one), in order; the rest as in `Batch`."""
+    """Builds one dense batch of `records` (at least one record), in order. The other arguments are
+    fields of `Batch`."""
     timestamps = [-1 if r.timestamp is None else r.timestamp for r in records]
     try:
         payload, codec = _encode(records, timestamps, codec)
@@ -191,9 +194,9 @@ def build(
 
 
 def _encode(records: Sequence[Record], timestamps: Sequence[int], codec: int) -> tuple[bytes, int]:
-    """A batch's payload, and its codec: none if compression gains nothing."""
-    # aiokafka takes a first timestamp of -1 (Kafka's "no timestamp") for "not set yet", so such
-    # runs are built shifted to 0.
+    """The payload of a batch, and its codec: 0 if compression gains nothing."""
+    # aiokafka reads a first timestamp of -1 (Kafka's "no timestamp") as "not set yet". So all
+    # timestamps of such a run are shifted, and the lowest one becomes 0.
     shift = -min(0, *timestamps)
     builder = DefaultRecordBatchBuilder(MAGIC, codec, 0, NO_PRODUCER, -1, -1, _NO_SIZE_LIMIT)
     append = builder.append
@@ -204,7 +207,7 @@ def _encode(records: Sequence[Record], timestamps: Sequence[int], codec: int) ->
 
 
 def pack(payload: bytes, codec: int) -> tuple[bytes, int]:
-    """`payload` compressed, and its codec: none if compression gains nothing."""
+    """`payload` compressed, and its codec: 0 if compression gains nothing."""
     packed = compress(codec, payload) if codec else payload
     return (packed, codec) if len(packed) < len(payload) else (payload, 0)
 
@@ -212,7 +215,7 @@ def pack(payload: bytes, codec: int) -> tuple[bytes, int]:
 def densify(
     records: Iterable[Record], position: int, *, codec: int, next: int, leader_epoch: int
 ) -> Batch | None:
-    """The records from source offset `position` on as one dense batch, or None if there is none."""
+    """The records from source offset `position` on as one dense batch; None without a record."""
     kept = [record for record in records if record.offset >= position]
     if not kept:
         return None
@@ -227,7 +230,7 @@ def densify(
 
 
 def as_is(raw: bytes | memoryview) -> Batch:
-    """A dense batch, header included, as a Batch of the same payload."""
+    """A Batch with the payload of `raw`, a dense batch with its header."""
     fields = HEADER.unpack_from(raw)
     return Batch(
         payload=bytes(raw[HEADER_SIZE:]),
@@ -242,8 +245,9 @@ def as_is(raw: bytes | memoryview) -> Batch:
 
 
 def join(raws: Sequence[memoryview]) -> tuple[Batch, int]:
-    """Dense batches of one codec, headers included, as one batch, and the number of batches in it:
-    at least the first one, then all before one that cannot be read or is too large unpacked."""
+    """Joins dense batches of one codec, with their headers, into one batch. Returns it and the
+    number of batches in it: the first one, and those behind it up to one that cannot be read or is
+    too large unpacked."""
     records, taken = _read_together(raws)
     if taken < 2:
         return as_is(raws[0]), 1
@@ -262,7 +266,7 @@ def join(raws: Sequence[memoryview]) -> tuple[Batch, int]:
 
 
 def merge(batches: Sequence[Batch]) -> tuple[Batch, int]:
-    """As `join`, for neighbours that are a Batch already."""
+    """Joins neighbours that are a Batch already, as `join` does."""
     records, taken = _read_together([_raw_of(batch) for batch in batches])
     if taken < 2:
         return batches[0], 1
@@ -287,8 +291,8 @@ def merge(batches: Sequence[Batch]) -> tuple[Batch, int]:
 
 
 def _read_together(raws: Sequence[memoryview | bytes]) -> tuple[list[Record], int]:
-    """The records of the first of `raws`, all of one codec, that unpack to MERGED_UNPACKED bytes
-    together, and the number of these batches."""
+    """Reads batches from the front of `raws`, which have one codec, until they unpack to
+    MERGED_UNPACKED bytes together. Returns their records and the number of batches."""
     records: list[Record] = []
     if not raws[0][_ATTRIBUTES_AT] & CODEC_MASK:
         try:
@@ -296,7 +300,7 @@ def _read_together(raws: Sequence[memoryview | bytes]) -> tuple[list[Record], in
                 records += DefaultRecordBatch(raw)
             return records, len(raws)
         except Exception:
-            records.clear()  # read one by one instead, to find the damaged one
+            records.clear()  # the loop below reads them one by one, to find the damaged batch
     room, taken = MERGED_UNPACKED, 0
     for raw in raws:
         try:
@@ -314,8 +318,8 @@ def _read_together(raws: Sequence[memoryview | bytes]) -> tuple[list[Record], in
 def part_of(
     whole: Batch, records: Sequence[Record], offsets: Sequence[int], next: int | None = None
 ) -> Batch:
-    """A batch of some of its records, each with its source offset, in the same codec. `next`: of
-    the whole batch if None."""
+    """A batch of some records of `whole`, with their source offsets, in the same codec. `next` is
+    that of `whole` if it is None."""
     return build(
         records,
         codec=whole.codec,
@@ -327,7 +331,7 @@ def part_of(
 
 
 def clip(batch: Batch, start: int = 0, stop: int = sys.maxsize) -> Batch | None:
-    """The records of `batch` in source offsets `start` to `stop` - 1; None if there is none."""
+    """The records of `batch` with source offsets `start` to `stop` - 1; None without a record."""
     begin, end = batch.below(start), batch.below(stop)
     if begin == 0 and end == batch.records:
         return batch
@@ -335,7 +339,7 @@ def clip(batch: Batch, start: int = 0, stop: int = sys.maxsize) -> Batch | None:
 
 
 def cut(batch: Batch, indexes: Sequence[int]) -> list[Batch]:
-    """The batch in parts: the second part begins at the first of `indexes`, and so on."""
+    """Cuts the batch into parts. The second part begins at the first of `indexes`, and so on."""
     records = records_of(batch)
     bounds = pairwise((0, *indexes, batch.records))
     return [_part(batch, records, start, stop) for start, stop in bounds]
@@ -348,7 +352,7 @@ def _part(batch: Batch, records: Sequence[Record], start: int, stop: int) -> Bat
 
 
 def unpacked_size(batch: Batch) -> int:
-    """Bytes of the batch without compression, header included. Raises ProtocolError; TooLargeError
-    as `decode` does."""
+    """The bytes of the batch without compression, with its header. Raises ProtocolError if the
+    batch is damaged, TooLargeError if it unpacks to more bytes than `decode` accepts."""
     raw = memoryview(_raw_of(batch))
     return len(_unpacked(raw, max(UNPACKED_BYTES, _TIMES * len(raw)), "record batch"))

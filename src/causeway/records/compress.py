@@ -1,12 +1,13 @@
-"""Compression as Kafka's Java producers do it: their framing, their levels and their defaults.
+"""Compresses as Kafka's Java producers do: with their framing, their levels and their defaults.
 
     gzip     1 to 9, default 6 (Java says -1)
     snappy   no level; Java's framing (xerial), in blocks of 32 kB
     lz4      1 to 17, default 9: independent blocks, no checksum of the content
     zstd     -131072 to 22, default 3
 
-Java's lz4 has two compressors. The default level means the fast one; each other level means the
-thorough one, which treats all levels above 12 as 12. Source: Lz4BlockOutputStream of Apache Kafka.
+Java's lz4 has two compressors. The default level uses the fast compressor. Each other level uses
+the thorough one, which treats all levels above 12 as 12. Source: Apache Kafka's
+Lz4BlockOutputStream.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ LZ4_LEVEL: Final = 9
 ZSTD_LEVEL: Final = 3
 _GZIP_FRAME: Final = 31  # zlib's window bits, for a gzip header
 _LZ4_FAST: Final = 0
-_LZ4_THOROUGH: Final = range(3, 13)  # the levels that lz4 knows of its thorough compressor
+_LZ4_THOROUGH: Final = range(3, 13)  # the levels of lz4's thorough compressor
 
 
 def compress(codec: int, payload: bytes | memoryview, level: int | None = None) -> bytes:
-    """`payload` in `codec` (1 to 4), at `level` of Kafka's producers; None: their default. Snappy
-    has no levels."""
+    """Compresses `payload` with `codec` (1 to 4) at `level`, a level of Kafka's producers; None is
+    their default. Snappy has no levels."""
     return _CODECS[codec](payload, level)
 
 
@@ -65,8 +66,8 @@ def _zstd(payload: bytes | memoryview, level: int | None) -> bytes:
 
 @cache
 def _zstd_compressor(level: int) -> zstd.ZstdCompressor:
-    """One for all frames: its tables cost more than a small frame. It has a lock of its own, and
-    an error ends the frame that it was in."""
+    """One compressor for all frames, because its tables cost more than a small frame. It has its
+    own lock. An error ends the current frame, so the compressor can be used again."""
     return zstd.ZstdCompressor(level=level)
 
 

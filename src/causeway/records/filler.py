@@ -1,7 +1,7 @@
 """Filler: records without content, which take offsets in an aborted transaction.
 
-One payload serves for all batches of a size; only their headers differ. A record's length depends
-on its place alone, so a smaller payload is the beginning of the largest one.
+All batches with the same number of records have the same payload; only their headers differ. The
+length of a record depends only on its index, so a smaller payload is the beginning of the largest.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from causeway.records.codec import pack
 from causeway.records.plain import PlainRecord, encode
 
 FILLER_RECORDS: Final = 100_000
-"""The most in a batch: 60 kB. Brokers read each record, and take longest for small batches."""
+"""The most records in a batch (60 kB). Brokers read each record, and small batches take longest."""
 FILLER_KEY: Final = b"causeway.filler"
-"""Compacted topics take no records without a key."""
+"""Compacted topics refuse records without a key."""
 
 _ZSTD: Final = 4
-_LARGER_FROM: Final = 1 << 6, 1 << 13  # the offset deltas that take one byte more
+_LARGER_FROM: Final = 1 << 6, 1 << 13  # from these offset deltas on, a record takes one byte more
 
 
 def filler(records: int, keyed: bool, timestamp_ms: int) -> Batch:

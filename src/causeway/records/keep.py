@@ -1,11 +1,12 @@
-"""Which records of a fetched stretch of log are relayed: the one definition of the relayed series.
+"""Decides which records of a fetched part of a log are relayed. This module defines the relayed
+series.
 
-Lanes and recovery both read the source through `keep`, so they number the same records alike.
-A record is relayed if its batch is not a control batch and, when reading committed data, not part
-of an aborted transaction.
+Lanes and recovery both read the source through `keep`, so they number the same records alike. A
+record is relayed if its batch is not a control batch. If only committed data is read, the batch
+must not be part of an aborted transaction either.
 
-Whatever is looked into, left out or passed over had its CRC checked before. A lane alone has dense
-batches passed on unread (`Unread`): its target checks them.
+The CRC of each batch is checked before the batch is unpacked or left out. Only a lane passes on
+dense batches unread (`Unread`), because its target checks them.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _PLAIN = CODEC_MASK | TRANSACTIONAL
 _LEAST, _LEAST_BATCH = 14, HEADER_SIZE - LENGTH_OVERHEAD  # lengths of an old message and of a batch
 _OTHERWISE = CONTROL | LOG_APPEND_TIME
 _batch = fast_tuple(Batch)
-_CHECKED = Struct(f"{HEADER_SIZE - CRC_START}s")  # the header's bytes that the CRC is of
+_CHECKED = Struct(f"{HEADER_SIZE - CRC_START}s")  # the bytes of the header that the CRC covers
 
 
 ANY_CODEC = (1 << (CODEC_MASK + 1)) - 1  # a bit for each codec
@@ -65,8 +66,9 @@ ANY_CODEC = (1 << (CODEC_MASK + 1)) - 1  # a bit for each codec
 
 @dataclass(slots=True)
 class Kept:
-    """`batches`: dense and in order. `position`: the next source offset to fetch; everything below
-    is in `batches` or rightly dropped. `leader_epoch`: of the last batch seen, -1 if none."""
+    """`batches` are dense and in order. `position` is the next source offset to fetch; each record
+    below it is in `batches` or was rightly dropped. `leader_epoch` is the epoch of the last batch
+    that was seen, -1 if there was no batch."""
 
     position: int
     batches: list[Batch] = field(default_factory=list)
@@ -74,11 +76,13 @@ class Kept:
 
 
 class Unread(NamedTuple):
-    """What may be passed on unread: dense batches of up to `most_bytes` for the one outlet of a
-    flow, where the target is sure to refuse all that follows one that it refuses as damaged. It is
-    where it knows our producer, which it may forget by the time of the newest batch: so where the
-    batch before it is not older than `since`, in ms. `before`: that of the last one, -1: of none.
-    `codecs`: has a bit for each codec that such a batch may have.
+    """Says which batches a lane may pass on without reading their records.
+
+    They are dense, have up to `most_bytes`, and go to the only outlet of a flow. The target checks
+    their CRC. If it refuses one as damaged, it must also refuse all batches after it; it does so as
+    long as it knows our producer. It forgets a producer by the timestamp of its newest batch. So
+    the batch before must not be older than `since` (ms). `before` is the newest timestamp of the
+    last batch, -1 if there is none. `codecs` has a bit for each codec that such a batch may have.
     """
 
     most_bytes: int
@@ -91,8 +95,9 @@ NOTHING = Unread(0, 0, -1)
 
 
 def newest(batches: Sequence[Batch], most_bytes: int) -> int:
-    """The newest time in what a target that takes up to `most_bytes` gets last of `batches`, in ms;
-    -1 where that is not known, as of a part of a batch."""
+    """The newest timestamp (ms) in the last batch that the target gets of `batches`. -1 if that is
+    not known: there is no batch, or the last batch has more than `most_bytes` and is sent in
+    parts."""
     if not batches or batches[-1].size > most_bytes:
         return -1
     return batches[-1].max_timestamp
@@ -105,17 +110,19 @@ def keep(
     subject: str = "",
     unread: Unread = NOTHING,
 ) -> Kept:
-    """Walk a Fetch response's records from source offset `position` on.
+    """Reads the batches of a Fetch response from source offset `position` on.
 
-    `aborted` is the response's list of (producer id, first offset), empty when uncommitted data
-    is wanted. A partial batch at the end is ignored, and what follows once UNPACKED_BYTES have been
-    unpacked is left to the next fetch: no log takes the lane from the others for long. So is what
-    cannot be kept, where something before it could. Else raises, naming `subject` and the offset,
-    ProtocolError for a wrong CRC: a corrupt batch is never passed on, but for what may be `unread`;
-    TooLargeError for a batch that must be unpacked and takes too much room.
+    `aborted` is the response's list of (producer id, first offset). It is empty if uncommitted data
+    is wanted. A partial batch at the end is ignored. Once UNPACKED_BYTES have been unpacked, the
+    next batches are left to the next fetch, so one partition does not hold up the others for long.
 
-    With what is passed on unread nothing is certain that follows from it, as `position`, until its
-    target has taken it; where that names aborted transactions, all is read.
+    If a batch cannot be kept, it is left to the next fetch, too. If nothing before it was kept, an
+    error is raised, which names `subject` and the offset: ProtocolError for a wrong CRC (a damaged
+    batch is never passed on, except `unread`), TooLargeError for a batch that must be unpacked and
+    takes too much memory.
+
+    After a batch was passed on unread, `position` and all other results are only certain when the
+    target has acknowledged that batch. If there are `aborted` transactions, all batches are read.
     """
     kept = Kept(position)
     try:
@@ -228,8 +235,8 @@ def _keep_all(
 
 
 def _keep_unread(data: memoryview, start: int, kept: Kept, unread: Unread) -> int:
-    """Passes on the run of batches at `start` that stay unread; returns the place after. See
-    `Unread`."""
+    """Passes on the run of batches at `start` that may stay unread (see `Unread`). Returns the
+    place after the run."""
     most_bytes, since, before, codecs = unread
     most_length = most_bytes - LENGTH_OVERHEAD
     keep_batch = kept.batches.append
@@ -260,7 +267,7 @@ def _keep_unread(data: memoryview, start: int, kept: Kept, unread: Unread) -> in
             or attributes & _OTHERWISE
             or not codecs >> (attributes & CODEC_MASK) & 1
             or count != last_delta + 1
-            or not 0 < count < length  # so that the sequences under way stay below 2**31
+            or not 0 < count < length  # the sequences in flight must stay below 2**31
             or base < following
         ):
             break
@@ -289,9 +296,8 @@ def _keep_unread(data: memoryview, start: int, kept: Kept, unread: Unread) -> in
 
 
 def _keep_small(data: memoryview, start: int, kept: Kept, subject: str) -> int:
-    """Join the run of small neighbours at `start`, if it is one, into one batch; the place after.
-
-    Only plain, dense batches of one codec; the first that is not ends the run.
+    """Joins the run of small batches at `start`, if there is one, into one batch. Returns the place
+    after the run. Only plain, dense batches of one codec are joined.
     """
     raws: list[memoryview] = []
     keep_raw = raws.append
@@ -339,7 +345,7 @@ def _batch_at(offset: int, subject: str) -> str:
 def _is_abort(raw: memoryview) -> bool:
     records = decode(raw)
     if not records:
-        return False  # the cleaner keeps a producer's last batch, emptied, for its sequence
+        return False  # compaction keeps a producer's last batch without records, for its sequence
     key = records[0].key
     if key is None:
         raise ProtocolError("read", "control batch", "it has no key")

@@ -1,9 +1,10 @@
-"""Reads and writes records in Python, if aiokafka's compiled codec refuses what brokers take.
+"""Reads and writes records in Python, if aiokafka's compiled codec refuses what brokers accept.
 
-That is a header's name that is not UTF-8 (its odd bytes become Python's surrogate escapes), and
-times whose difference does not fit in 64 bits (it wraps around, as Java's does).
+There are two cases. The name of a header is not UTF-8: its invalid bytes become Python's surrogate
+escapes. Or the difference of two timestamps does not fit in 64 bits: it wraps around, as in Java.
 
-Layout of each, from Kafka's DefaultRecord; all numbers are zigzag varints, a length of -1 is null:
+Layout of a record, from Kafka's DefaultRecord. The attributes are one byte; all other numbers are
+zigzag varints. A length of -1 means null.
 
     length | attributes 1 | timestamp delta | offset delta | key | value | count | (name | value) …
 """
@@ -29,8 +30,8 @@ class PlainRecord(NamedTuple):
 
 
 def decode(raw: memoryview) -> list[PlainRecord]:
-    """The records of one whole batch that is not compressed. Raises ValueError or IndexError if
-    `raw` is damaged."""
+    """Returns the records of one whole batch that is not compressed. Raises ValueError or
+    IndexError if `raw` is damaged."""
     fields = HEADER.unpack_from(raw)
     base, base_timestamp, max_timestamp, count = fields[0], fields[7], fields[8], fields[12]
     append_time = fields[5] & LOG_APPEND_TIME
@@ -59,7 +60,8 @@ def decode(raw: memoryview) -> list[PlainRecord]:
 
 
 def encode(records: Iterable[PlainRecord]) -> bytes:
-    """The records as a batch holds them, not compressed, with offset deltas from 0 on."""
+    """Returns the payload of a batch with these records, not compressed, with offset deltas from 0
+    on."""
     out = bytearray()
     first: int | None = None
     for index, record in enumerate(records):
@@ -79,7 +81,7 @@ def encode(records: Iterable[PlainRecord]) -> bytes:
 
 
 def _wrapped(number: int) -> int:
-    """As a signed number of 64 bits."""
+    """`number` as a signed number of 64 bits."""
     return (number + _HALF) % (2 * _HALF) - _HALF
 
 

@@ -22,11 +22,11 @@ class Gap(NamedTuple):
 
 
 def dense_runs(batches: Iterable[Batch], start: int, stop: int) -> list[Batch | Gap]:
-    """`batches` cut where their source offsets jump, with the gaps between: together they cover
-    each source offset from `start` to `stop` - 1, in order.
+    """Cuts `batches` at each jump of their source offsets, and adds the gaps between the runs.
+    Runs and gaps cover each source offset from `start` to `stop` - 1, in order.
 
-    Raises DivergedError if a record became several; ProtocolError for a batch that must be read and
-    cannot be.
+    Raises DivergedError if one source record became several. Raises ProtocolError if a batch that
+    must be cut cannot be read.
     """
     found: list[Batch | Gap] = []
     at = start

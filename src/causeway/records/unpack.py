@@ -1,4 +1,4 @@
-"""Decompression with a bound: a few kB from another writer may unpack to many GiB."""
+"""Unpacks compressed data up to a bound: a few kB from any writer may unpack to many GiB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import cramjam
 from causeway.errors import ProtocolError, TooLargeError
 
 _SCRATCH: Final = 1024 * 1024
-# cramjam's texts for an output that is too short; snappy has its own.
+# cramjam's messages for an output that is too short. The second one is from snappy.
 _FULL: Final = ("failed to write whole buffer", "is smaller than required")
 _XERIAL: Final = b"\x82SNAPPY\0"  # Java's framing of snappy: 16 bytes, then blocks with lengths
 _XERIAL_HEADER: Final = 16
@@ -29,7 +29,8 @@ _thread = _UnpackState()
 
 
 def unpacked_total() -> int:
-    """Bytes that this thread has unpacked so far, also in vain: a measure of its work."""
+    """The bytes that this thread has unpacked so far, as a measure of its work. Attempts that
+    failed count, too."""
     return _thread.total
 
 
@@ -41,11 +42,11 @@ def count_work(size: int) -> None:
 def unpack(
     codec: int, front: memoryview, packed: memoryview, most: int, subject: str
 ) -> memoryview:
-    """`front`, then what `packed` holds, if that is no more than `most` bytes.
+    """Returns `front`, followed by the unpacked content of `packed`, up to `most` bytes.
 
-    The view is valid until this thread's next call. Takes at most eight times the unpacked size in
-    memory, and never more than `most`. Raises TooLargeError, or ProtocolError if `packed` is not
-    data of this codec; both name `subject`.
+    The view is valid until this thread's next call. The buffer takes at most eight times the
+    unpacked size, and no more than `front` and `most` bytes. Raises TooLargeError if the content is
+    larger than `most`, ProtocolError if `packed` is not data of this codec. Both name `subject`.
     """
     into = _CODECS.get(codec)
     if into is None:
@@ -98,14 +99,14 @@ _KEPT_BYTES = 64 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Has this process keep up to 64 MiB of freed memory, for the next batches.
+    """Makes this process keep up to 64 MiB of freed memory for the next batches.
 
-    glibc hands the end of its heap back to the kernel, and a large block, as soon as they are free;
-    a lane that copies batches then spends a quarter of its time on getting new pages. Without
-    glibc nothing is changed.
+    By default glibc gives the end of its heap and each large block back to the kernel as soon as
+    they are free. A lane that copies batches then spends a quarter of its time on new pages.
+    Without glibc, nothing changes.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_TOP_PAD, 1024 * 1024)
-        mallopt(_MMAP_THRESHOLD, 32 * 1024 * 1024)  # the most that it takes
+        mallopt(_MMAP_THRESHOLD, 32 * 1024 * 1024)  # the largest value that mallopt accepts

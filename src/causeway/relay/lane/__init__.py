@@ -1,7 +1,7 @@
 """A lane: one Spark task that relays many partitions.
 
-Only a lane itself imports the modules that this package consists of: the door imports none of them
-but the clock, so that a driver, which needs the task alone, does not load the rest.
+Only a lane imports the modules of this package. The door imports only the clock, because a driver
+needs nothing but the task and should not load the rest.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from causeway.relay.lane.lease import clock
 
 @dataclass(frozen=True, slots=True)
 class LaneTask:
-    """The task of one lane; Spark pickles three plain values. `host`, `port`: of the driver's
-    control socket. The key to the socket is in the environment."""
+    """The task of one lane. Spark pickles three plain values. `host` and `port` are those of the
+    driver's control socket. The secret for the socket is in the environment."""
 
     lane: int
     host: str

@@ -1,20 +1,20 @@
 """Sends chunks through a stage in order, and finds the record that ends the stage.
 
-    waiting ──► under way ──► answered, and told in the order of sending
+    waiting ──► under way ──► answered; results are passed on in the order of sending
        ▲            │
-       └── suspects ┘  the stage died: each is sent alone; the one that kills it alone is cut into
-                       pieces, down to a single record
+       └── suspects ┘  the stage died: each suspect is sent alone. A chunk that kills the stage
+                       alone is cut into pieces, down to a single record
 
-A new stage gets a chunk without records first, and all others once that has come through.
+A new stage first gets a chunk without records. The other chunks follow when it has answered that.
 
-A stage dies of many things, so a record is blamed only when it has ended several stages by itself,
-each of which had just worked, and in the same way: see BLAMED. If the query threw, or the stage
-gives no answer to the record in time, the record is refused. If a process died, the cause may be
-another one. So the record is tried again after growing pauses, and does not become a dead letter:
-see DIES.
+A stage may die for many reasons. So a record is blamed only if it was alone in several stages, each
+of which had just worked, and all of them ended in the same way: see BLAMED. If the query threw, or
+the stage gave no answer to the record in time, the record is refused. If a process died, there may
+be another cause. So the record is tried again after growing pauses, and does not become a dead
+letter: see DIES.
 
-A stage that gives no answer in time may also be slow with many records. So chunks are sent in
-smaller pieces from then on, until the stage is quick again.
+If a stage gives no answer in time, it may also be slow because of many records. So chunks are sent
+in smaller pieces from then on, until the stage is quick again.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ from causeway.errors import ProtocolError
 from causeway.records import Batch, cut
 from causeway.transform import Chunk, ChunkOutcome, Refusal
 
-WINDOW_BYTES = 8 * 1024 * 1024  # under way at once
+WINDOW_BYTES = 8 * 1024 * 1024  # the most that is under way at once
 WINDOW_CHUNKS = 64
-PARTS = 64  # a suspect is cut into
-START_S = 300.0  # until a new stage answers: Spark compiles its query, Python loads its libraries
-SLOW_S = 10.0  # without an answer, after which several records go in smaller pieces
-ALONE_S = 30.0  # without an answer to a record that is alone in its stage
-_QUICK_S = 1.0  # pieces that are answered in this time grow again …
-_WHOLE = 100_000  # … until they have so many records: then chunks are whole again
-# How a stage ended: its query threw, one of its processes died or was ended, it gave no answer.
+PARTS = 64  # the number of pieces of a suspect
+# The times without an answer after which a stage is given up:
+START_S = 300.0  # if it is new: Spark compiles its query, Python loads its libraries
+SLOW_S = 10.0  # if several records are under way; smaller pieces follow
+ALONE_S = 30.0  # if one record is alone in the stage
+_QUICK_S = 1.0  # if pieces are answered within this time, the next ones are larger …
+_WHOLE = 100_000  # … and when they would have this many records, chunks are sent whole again
+# How a stage ended: its query threw, one of its processes died or was killed, it gave no answer.
 End = Literal["threw", "killed", "hung"]
 BLAMED: dict[End, int] = {"threw": 3, "killed": 8, "hung": 2}
-PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)  # before a record is tried again after "killed"
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)  # after "killed", before the next try of a record
 THROWS = "the transform fails on it"
 HANGS = f"the transform gives no answer to it in {ALONE_S:.0f} s"
 DIES = "the processes of the transform die on it"  # always stops the partition
 _REASONS: dict[End, str] = {"threw": THROWS, "killed": DIES, "hung": HANGS}
-# Of a stage: "died" is any end but "hung"; "gone" is one that may not have had the chunk at all.
+# How a stage was lost: "hung"; "gone" if it may not have received the chunk; otherwise "died".
 Loss = Literal["died", "hung", "gone"]
 
 
 class WorkResult(NamedTuple):
-    """What became of some of a work's records: all of them below source offset `next` have been
-    answered now. `size`: its part of the work's bytes. `last`: nothing of the work is left."""
+    """The outcome for some records of a work. All records of the work below source offset `next`
+    are answered now. `size`: the share of the work's bytes. `last`: nothing of the work is left."""
 
     outcome: ChunkOutcome
     next: int
@@ -62,8 +63,8 @@ class WorkResult(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """Records of one partition for the stage. `take` gets its pieces in order; None if nothing
-    wants them any more. `owner`: see ChunkQueue.cancel."""
+    """Records of one partition for the stage. `take` gets the results in order; None if the work
+    was cancelled. `owner`: see ChunkQueue.cancel."""
 
     owner: Hashable
     topic: str
@@ -72,9 +73,9 @@ class Work:
     batches: tuple[Batch, ...]
     take: Callable[[WorkResult], None] | None
     last: bool = True
-    size: int = -1  # of a piece, its share of the whole's
+    size: int = -1  # bytes; a piece has its share of the whole work
     records: int = field(init=False)
-    ends: Counter[End] = field(init=False, default_factory=Counter)  # of stages, while alone there
+    ends: Counter[End] = field(init=False, default_factory=Counter)  # of stages it was alone in
     not_before: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
@@ -88,12 +89,12 @@ class ChunkQueue:
 
     def __init__(self) -> None:
         self._waiting: deque[Work] = deque()
-        self._under_way: dict[int, Work | None] = {}  # None: the chunk that shows that it works
-        self._early: dict[int, ChunkOutcome] = {}  # that came before those of earlier chunks
+        self._under_way: dict[int, Work | None] = {}  # None: the first chunk, without records
+        self._early: dict[int, ChunkOutcome] = {}  # outcomes that overtook those of earlier chunks
         self._suspects: set[Work] = set()
         self.works = False  # this stage has answered something
-        self._accused: Work | None = None  # the one that was alone in a stage that died
-        self._most_records: int | None = None  # of a chunk, after the stage was slow
+        self._accused: Work | None = None  # the work that was alone in a stage that died
+        self._most_records: int | None = None  # the limit of a chunk, after the stage was slow
         self._quiet_since = 0.0  # monotonic: the last answer, or the first chunk after a rest
         self._number = 0
         self.size = 0  # bytes that wait or are under way
@@ -105,7 +106,7 @@ class ChunkQueue:
 
     @property
     def patience_s(self) -> float:
-        """How long an answer may take to what is under way."""
+        """How long the answer to the chunks under way may take."""
         works = [work for work in self._under_way.values() if work is not None]
         if len(works) < len(self._under_way):
             return START_S
@@ -115,7 +116,7 @@ class ChunkQueue:
         return bool(self._under_way) and now - self._quiet_since > self.patience_s
 
     def excuse(self, seconds: float) -> None:
-        """Adds the time in which the lane could not hear an answer."""
+        """Adds a time in which the lane could not receive an answer."""
         self._quiet_since += seconds
 
     def lives(self) -> None:
@@ -128,7 +129,7 @@ class ChunkQueue:
         return next((work.owner for work in self._under_way.values() if work is not None), None)
 
     def has(self, owner: object) -> bool:
-        """Whether anything of `owner` waits or is under way."""
+        """Whether a work of `owner` waits or is under way."""
         return any(
             work is not None and work.owner is owner and work.take is not None
             for work in (*self._waiting, *self._under_way.values())
@@ -136,7 +137,7 @@ class ChunkQueue:
 
     @property
     def suspicious(self) -> bool:
-        """Whether some chunk is under suspicion."""
+        """Whether a chunk is a suspect."""
         return bool(self._suspects) or self._accused is not None
 
     def submit(self, work: Work) -> None:
@@ -144,7 +145,7 @@ class ChunkQueue:
         self.size += work.size
 
     def cancel(self, owner: object) -> None:
-        """Forgets the works of `owner`; results that are under way are dropped."""
+        """Forgets the works of `owner`. Their results are dropped if they still arrive."""
         for work in (*self._waiting, *self._under_way.values()):
             if work is not None and work.owner is owner:
                 work.take = None
@@ -154,7 +155,7 @@ class ChunkQueue:
         self._waiting = deque(work for work in self._waiting if work not in gone)
 
     def to_send(self) -> Iterator[Chunk]:
-        """What may be sent now; it counts as sent."""
+        """Yields the chunks that may be sent now. They count as sent."""
         if not self.works:
             if not self._under_way:
                 yield self._sent(None)
@@ -175,7 +176,8 @@ class ChunkQueue:
             yield self._sent(work)
 
     def _next(self) -> Work | None:
-        """The first that may be sent now. A record with a pause holds up its own owner alone."""
+        """Takes the first work that may be sent now. A paused record holds up only its own
+        owner."""
         now, paused = time.monotonic(), set[object]()
         for at, work in enumerate(self._waiting):
             if work.not_before > now:
@@ -186,7 +188,7 @@ class ChunkQueue:
         return None
 
     def _cut_to_size(self, work: Work) -> list[Work]:
-        """The pieces to send instead; none if the chunk may go whole."""
+        """The pieces to send instead of `work`; an empty list if it may be sent whole."""
         most = self._most_records
         if most is None or work.records <= most:
             return []
@@ -206,8 +208,8 @@ class ChunkQueue:
         return Chunk(self._number, work.topic, work.partition, work.next, work.batches)
 
     def answered(self, outcome: ChunkOutcome) -> None:
-        """Gives results to the owners of the works in order, in whichever order they arrive.
-        Raises ValueError for the result of a chunk that is not under way."""
+        """Passes results on in the order of sending, also if they arrive in another order. Raises
+        ValueError for the result of a chunk that is not under way."""
         if outcome.number not in self._under_way or outcome.number in self._early:
             raise ValueError(f"chunk {outcome.number} was answered, which is not under way")
         self._early[outcome.number] = outcome
@@ -229,8 +231,8 @@ class ChunkQueue:
             self._most_records = 2 * most if 2 * most < _WHOLE else None
 
     def lost(self, how: Loss = "died") -> None:
-        """The stage is gone, and what was under way with it. Of what it died, `judged` is to say
-        before anything is sent again."""
+        """The stage is gone, and the chunks that were under way come back. `judged` must be called
+        with the cause before anything is sent again."""
         alone = self.alone and None not in self._under_way.values()
         alone = alone and bool(self._suspects) and self.works and how != "gone"
         self.works = False
@@ -246,8 +248,8 @@ class ChunkQueue:
         self._waiting.extendleft(reversed(under_way))
 
     def give_up(self) -> list[Work]:
-        """As `lost("hung")`, but returns the first owner's chunks, in order, for another stage.
-        The stage most likely hangs on the first chunk that has no answer."""
+        """Does the same as `lost("hung")`, but returns the chunks of the first owner, in order, for
+        another stage. The stage most likely hangs on the first chunk without an answer."""
         self.works = False
         under_way = self._take_back()
         self._waiting.extendleft(reversed(under_way))
@@ -262,7 +264,7 @@ class ChunkQueue:
         return given
 
     def suspect(self, works: Sequence[Work]) -> None:
-        """Takes these chunks too; another stage hung on the first of them."""
+        """Adds these chunks. Another stage hung on the first one."""
         first, *others = works
         pieces = _pieces(first, PARTS) if first.records > 1 else []
         for work in (*(pieces or [first]), *others):
@@ -270,7 +272,7 @@ class ChunkQueue:
         self._suspects.update(pieces or [first])
 
     def take_over(self, other: ChunkQueue) -> None:
-        """Treat all works of `other`, whose stage ends."""
+        """Takes all works of `other`, whose stage ends."""
         works = [*other._take_back(), *other._waiting]
         for work in works:
             self.submit(work)
@@ -280,13 +282,13 @@ class ChunkQueue:
         other._accused, other.size = None, 0
 
     def elsewhere(self, *, works: bool) -> None:
-        """Another stage treats the chunks from now on, also those under way; none is blamed.
-        `works`: they were treated without a crash."""
+        """Another stage treats all chunks from now on, also those under way. None is blamed.
+        `works`: that stage has already shown that it works."""
         self._waiting.extendleft(reversed(self._take_back()))
         self.works = works
 
     def _take_back(self) -> list[Work]:
-        """What is under way no more, as far as anybody wants it."""
+        """Ends what was under way. Returns the works that were not cancelled."""
         works = [work for work in self._under_way.values() if work is not None]
         self._under_way.clear()
         self._early.clear()
@@ -297,7 +299,8 @@ class ChunkQueue:
         return [work for work in works if work.take is not None]
 
     def judged(self, *, threw: bool) -> None:
-        """Whether the stage that died last raised an error; otherwise the cause is unknown."""
+        """Gives the cause of the last death. `threw`: the query raised an error; otherwise the
+        cause is unknown."""
         work, self._accused = self._accused, None
         if work is not None and work.take is not None:
             self._waiting.remove(work)
@@ -322,7 +325,7 @@ class ChunkQueue:
         self._finish(work, ChunkOutcome(0, (), refused, work.records))
 
     def _try_again(self, suspects: Sequence[Work]) -> None:
-        """Puts these behind the chunks of other owners, so that these others do not wait longer."""
+        """Puts `suspects` behind the chunks of other owners, which then do not wait longer."""
         self._suspects.update(suspects)
         owner = suspects[0].owner
         others = [work for work in self._waiting if work.owner is not owner]
@@ -337,7 +340,8 @@ class ChunkQueue:
 
 
 def _pieces(work: Work, parts: int) -> list[Work]:
-    """About so many, of as many records each; none if it cannot be unpacked."""
+    """Cuts `work` into about `parts` pieces with the same number of records. Returns an empty list
+    if it cannot be cut, for example because it cannot be unpacked."""
     step = -(-work.records // parts)
     groups: list[list[Batch]] = [[]]
     room = step
@@ -362,7 +366,8 @@ def _pieces(work: Work, parts: int) -> list[Work]:
 
 
 def _cut(batch: Batch, first: int, step: int) -> list[Batch]:
-    """In parts of `first` records and then of `step`; whole if it cannot be unpacked."""
+    """Cuts `batch` into a part of `first` records and parts of `step` records. Returns it whole if
+    it cannot be unpacked."""
     if batch.records <= first:
         return [batch]
     try:

@@ -10,7 +10,7 @@ from causeway.relay.messages import Clusters, Renewed
 
 
 class LaneClusters:
-    """`settings`: those in use by now. Not thread-safe."""
+    """Not thread-safe. `settings` are the newest settings of each cluster."""
 
     def __init__(self, message: Clusters) -> None:
         self.settings = {key: from_wire(value) for key, value in message.clusters.items()}
@@ -20,8 +20,8 @@ class LaneClusters:
         return self._open[key]
 
     def renew(self, message: Renewed) -> None:
-        """Uses these settings for new connections. Closes the clusters that are gone, and forgets
-        their credentials. Their other settings stay: a helper may still answer."""
+        """Uses the new settings for new connections. Closes the clusters that are gone, and forgets
+        their credentials. Their other settings stay, because a helper may still use them."""
         for key, value in message.clusters.items():
             self.settings[key] = settings = from_wire(value)
             if key in self._open:

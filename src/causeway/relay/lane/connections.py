@@ -1,5 +1,5 @@
-"""A lane's connections: to a source broker two for each link and way of reading, more if the broker
-is far; to a target broker a few. Helper threads open them when the first flow needs them.
+"""A lane's connections. A source broker has two for each link and way of reading, and more if it is
+far. A target broker has a few. Helper threads open a connection when the first flow needs it.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Connections:
         self._opening: dict[SourceKey | TargetKey, dict[Flow, None]] = {}
         self._masks: dict[Owner, int] = {}
         self._awaited = selectors.DefaultSelector()  # the sources
-        # By cluster and node, the least that was measured; of source brokers.
+        # The least measured round trip of each source broker, by cluster and node.
         self._round_trips: dict[tuple[str, int], float] = {}
         self._limits = RequestLimits(self._settings)
         self._full: set[tuple[str, int]] = set()  # brokers that accepted no more connections
-        self._instead: dict[TargetKey, TargetKey] = {}  # for a refused connection: the one used
+        self._instead: dict[TargetKey, TargetKey] = {}  # a refused connection, and its substitute
 
     @property
     def sources(self) -> list[SourceConnection]:
@@ -108,7 +108,7 @@ class Connections:
         return self._clusters[key]
 
     def expect(self, assignment: Assignment) -> None:
-        """Refuses brokers of other clusters than the assignment names."""
+        """Refuses brokers from now on if their cluster is not the one that the assignment names."""
         for key, cluster_id in (
             (assignment.source, assignment.source_cluster),
             (assignment.target, assignment.target_cluster),
@@ -117,7 +117,7 @@ class Connections:
                 self._clusters[key].expect(cluster_id)
 
     def renew(self, message: Renewed) -> None:
-        """Uses these settings for new connections. Open connections to known clusters stay."""
+        """Uses the new settings for new connections. Open connections to known clusters stay."""
         self._clusters.renew(message)
         self._close_gone()
 
@@ -143,7 +143,7 @@ class Connections:
 
     def _read(self, flow: Flow) -> None:
         """Reads over the connection with the fewest flows. A flow stays with its connection: the
-        responses of two could not be put in order."""
+        order of responses from two connections is not known."""
         base = self._source_key(flow)
         count = limits.sessions(self._round_trip(base))
         keys = [replace(base, slot=slot) for slot in range(count)]
@@ -232,7 +232,7 @@ class Connections:
             self._watch(source, partial(self._on_source, source))
             least = min(source.round_trip_s, self._round_trips.get(broker, source.round_trip_s))
             self._round_trips[broker] = source.round_trip_s = least
-            for flow in waiting:  # now it is known over how many connections
+            for flow in waiting:  # the round trip now gives the number of connections
                 self._read(flow)
 
         open_it = partial(open_source, self._clusters[key.cluster], key)
@@ -255,7 +255,7 @@ class Connections:
         self._open(key, flow, open_it, opened)
 
     def _offer_all(self, key: TargetKey, flows: Iterable[Flow]) -> None:
-        """Offers the batches of these flows to that connection."""
+        """Offers the batches of `flows` to the connection `key`."""
         for flow in flows:
             for outlet in flow.outlets:
                 if outlet.pending and self._target_key(flow, outlet) == key:
@@ -285,7 +285,7 @@ class Connections:
         self._helpers.submit(open_it, then)
 
     def _makes_do(self, refused: SourceKey | TargetKey, waiting: Iterable[Flow]) -> bool:
-        """Whether other connections serve `waiting`: a broker may limit those of a machine."""
+        """Uses other connections for `waiting`: brokers may limit them. False if there is none."""
         if isinstance(refused, SourceKey):
             return self._read_over_fewer(refused, waiting)
         others = [key for key in self._targets if key._replace(slot=refused.slot) == refused]
@@ -297,8 +297,8 @@ class Connections:
         return True
 
     def _read_over_fewer(self, refused: SourceKey, waiting: Iterable[Flow]) -> bool:
-        """Reads over fewer connections until all of them to this broker are lost. At first it
-        closes half of them: the driver and recoveries need connections to the broker, too."""
+        """Reads over fewer connections until all connections to this broker are lost. The first
+        time, it closes half of them: the driver and recoveries need connections, too."""
         broker = refused.broker
         by_base: dict[SourceKey, list[SourceConnection]] = {}
         for key, source in self._sources.items():
@@ -362,11 +362,11 @@ class Connections:
     # -- the end ----------------------------------------------------------------------------------
 
     def drop(self, owner: Owner) -> set[Flow]:
-        """Closes it; the flows that need recovery for that.
+        """Closes a connection. Returns the flows that need recovery because of that.
 
-        Of a target's connection these are all flows that write to its broker, idle ones too: the
-        broker may have been restarted, and may have forgotten their producer ids. Another lane may
-        have written the records that an idle flow is about to send.
+        For a connection to a target, these are all flows that write to the broker, also idle ones.
+        The broker may have been restarted, and may have forgotten their producer ids. Another lane
+        may have written the records that an idle flow is about to send.
         """
         if self._masks.pop(owner, None) is None:
             return set()

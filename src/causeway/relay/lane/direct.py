@@ -1,12 +1,13 @@
 """A lane's direct worker: one process that treats chunks of all its transforms without Spark.
 
-    each stage's chunks, by turns ──► direct worker ──ChunkOutcome──► that stage's flows
-                                           └──NeedsSpark──► from now on its chunks go to Spark
+    chunks of each stage, by turns ──► direct worker ──ChunkOutcome──► flows of the stage
+                                            └──NeedsSpark──► the stage's next chunks go to Spark
 
-It is started when the first stage joins and ended when the last one leaves. When it dies, its
-successor gets what it has not answered. What killed it may be one of those chunks, so these stages
-are suspects: one chunk of one of them at a time, until each has been answered something. The one
-whose chunk kills it alone goes to Spark, where single records are blamed (chunks.py).
+The worker starts when the first stage joins, and ends when the last one leaves. If it dies, the
+next worker gets the chunks without an answer. One of these chunks may have killed the worker, so
+their stages are suspects. Then only one chunk of one suspect is under way at a time, until each
+suspect has got an answer. If a chunk kills the worker alone, its stage goes to Spark, where single
+records are blamed (chunks.py).
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from causeway.transform import (
 )
 
 MODULE = "causeway.transform.stage.direct_worker"
-START_S = 60.0  # one that has not greeted by then has failed
-ANSWER_S = 20.0  # a chunk takes milliseconds there: see queries and rules
-STARTS = 3  # that come to nothing, one after the other, before all go to Spark
+START_S = 60.0  # a worker that has not greeted by then has failed
+ANSWER_S = 20.0  # a chunk takes only milliseconds: see queries and rules
+STARTS = 3  # after this number of failed starts in a row, all stages go to Spark
 LONGEST_PAUSE_S = 30.0
 UNSENT_BYTES = 4 * 1024 * 1024
 
@@ -47,15 +48,15 @@ class DirectClient(Protocol):
     def spec(self) -> StageSpec: ...
 
     def next_chunk(self) -> Chunk | None:
-        """What is to be sent next; it counts as sent."""
+        """Returns the chunk to send next. It counts as sent."""
 
     def answered(self, outcome: ChunkOutcome) -> None: ...
 
     def unanswered(self) -> None:
-        """The sent chunks must be sent again: their process has ended."""
+        """The process has ended. The chunks without an answer must be sent again."""
 
     def to_spark(self) -> None:
-        """Some chunk needs Spark; the client is to `leave`."""
+        """A chunk needs Spark. The client must `leave`."""
 
 
 class DirectWorker:
@@ -65,18 +66,19 @@ class DirectWorker:
         self._secret = secret
         self._selector = selector
         self._clients: dict[DirectClient, None] = {}
-        self._asking: dict[DirectClient, None] = {}  # who may have something to send, by turns
+        self._asking: dict[DirectClient, None] = {}  # clients that may have a chunk, by turns
         self._suspects: dict[DirectClient, None] = {}
-        # By our numbers, with theirs; None where its client has left: it is answered all the same.
+        # The worker's chunk number: the client and the client's number. None if the client has
+        # left; the worker answers that chunk all the same.
         self._under_way: dict[int, tuple[DirectClient, int] | None] = {}
         self._number = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: SealedConnection | None = None
         self._greeted = False
-        self._due = 0.0  # for its greeting, or its next answer
+        self._due = 0.0  # the deadline of the greeting, or of the next answer
         self._start_at = 0.0
-        self._deaths = 0  # since it last answered
-        self._fruitless = 0  # starts, since it last greeted
+        self._deaths = 0  # since the last answer
+        self._fruitless = 0  # starts since the last greeting
 
     @property
     def ready(self) -> bool:
@@ -84,7 +86,7 @@ class DirectWorker:
 
     @property
     def works(self) -> bool:
-        """Whether to send it anything: not where it can't be started."""
+        """Whether chunks may be sent to the worker: it can be started."""
         return self._fruitless < STARTS
 
     @property
@@ -92,7 +94,7 @@ class DirectWorker:
         return None if self._process is None else self._process.pid
 
     def join(self, client: DirectClient) -> None:
-        """Chunks of `client` come from now on."""
+        """Takes chunks of `client` from now on."""
         self._clients[client] = None
         if self._greeted:
             self._send(_opening(client.spec))
@@ -101,7 +103,7 @@ class DirectWorker:
             self.turn(time.monotonic())
 
     def leave(self, client: DirectClient) -> None:
-        """None comes any more, and answers to those that are under way are not heard."""
+        """Takes no more chunks of `client`, and drops the answers to its chunks under way."""
         for known in (self._clients, self._asking, self._suspects):
             known.pop(client, None)
         for number, whose in self._under_way.items():
@@ -114,7 +116,7 @@ class DirectWorker:
         self._pump()
 
     def turn(self, now: float) -> None:
-        """What is due: a start, an end, what waits to be sent."""
+        """Does what is due: starts or ends the process, sends waiting bytes."""
         if self._process is None:
             if self._clients and now >= self._start_at:
                 self._start(now)
@@ -130,7 +132,7 @@ class DirectWorker:
             self._connection.poll(self._selector)
 
     def close(self) -> None:
-        """Ends the process; the next turn starts another where there are clients."""
+        """Ends the process. The next turn starts another one if there are clients."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._selector.unregister(connection)
@@ -150,7 +152,8 @@ class DirectWorker:
         ours, theirs = socket.socketpair()
         with theirs:
             descriptor = theirs.fileno()
-            # What is importable here, as in a task of Spark's, is not all named in the environment.
+            # In a Spark task, modules may be importable from paths that the environment does not
+            # name.
             path = os.pathsep.join(filter(None, sys.path))
             try:
                 self._process = subprocess.Popen(
@@ -171,7 +174,7 @@ class DirectWorker:
     def _on_ready(self, mask: int) -> None:
         connection = self._connection
         if connection is None:
-            return  # lost in this very turn
+            return  # lost in this turn
         try:
             if mask & selectors.EVENT_WRITE:
                 connection.flush()
@@ -235,7 +238,7 @@ class DirectWorker:
                 self._lose()
 
     def _lose(self) -> None:
-        """It died, or is to."""
+        """Ends the process, which died or gave no answer in time."""
         greeted = self._greeted
         lost = dict.fromkeys(whose[0] for whose in self._under_way.values() if whose is not None)
         self.close()

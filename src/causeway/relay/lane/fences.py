@@ -1,4 +1,5 @@
-"""Refuses late requests of earlier lanes that fill offsets, and finds those that arrived."""
+"""Makes brokers refuse late requests of earlier lanes that fill offsets, and detects requests that
+arrived."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.responses import NeedsRecovery
 from causeway.wire import codes
 
-TRANSACTION_MS = 60_000  # after so long a broker rolls back a dead lane's transaction
+TRANSACTION_MS = 60_000  # after this time a broker rolls back the transaction of a dead lane
 _UNSETTLED = "UNSETTLED"
 
 
@@ -22,8 +23,8 @@ def fill_id(flow: Flow) -> str:
 
 
 def fence(cluster: Cluster, at: TopicPartition, end: int, transactional_id: str) -> Transaction:
-    """For a helper's thread: takes over the transactional id, so that no marker of its earlier
-    holders can arrive. Raises CausewayError if the log does not end at `end` after that."""
+    """Takes over the transactional id, so that no marker of an earlier owner can arrive. A helper's
+    thread calls it. Raises CausewayError if the log does not end at `end` after that."""
     transaction = txn.begin(cluster, transactional_id, TRANSACTION_MS)
     expect_end(cluster, at, end)
     return transaction
@@ -48,8 +49,8 @@ def ends_elsewhere(at: TopicPartition, found: int, due: int) -> BrokerError:
 
 
 def failed(error: CausewayError) -> NeedsRecovery:
-    """The recovery that `error` needs. Another lane, whose lease has not run out yet, may have
-    written markers; then it is a rival."""
+    """The recovery that `error` needs. Another lane whose lease still lasts may have written
+    markers; such a lane is a rival."""
     rival = isinstance(error, DivergedError)
     if isinstance(error, BrokerError):
         rival = error.code in codes.OF_A_RIVAL or error.name == _UNSETTLED

@@ -1,8 +1,8 @@
 """Fills the gaps of flows that keep offsets, so that the next record gets its source offset.
 
-all before it is acknowledged ──► fence, if earlier requests may arrive ──► fill ──► go on
-                                                  markers: over a connection
-                                                  else: in a helper's thread
+data before it is acknowledged ──► fence, if earlier requests may arrive ──► fill ──► go on
+                                                     markers: over a connection
+                                                     otherwise: in a helper's thread
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class GapFiller:
         self._lease, self._recovery, self._touched = lease, recovery, touched
         self._open: dict[_Broker, MarkerConnection] = {}
         self._opening: dict[_Broker, dict[OutletState, Flow]] = {}
-        # The partitions that a helper's thread is at work for, also for a flow that has left.
+        # The partitions that a helper's thread works for, also if the flow has left.
         self._under_way: set[tuple[str, str, int]] = set()
-        self._holding: dict[Flow, None] = {}  # with gaps before batches
+        self._holding: dict[Flow, None] = {}  # flows that have batches behind gaps
 
     @property
     def waiting(self) -> bool:
@@ -129,11 +129,11 @@ class GapFiller:
 
     def _fence(self, flow: Flow, outlet: OutletState, gaps: Gaps, way: Way) -> None:
         """Fences requests from before the last recovery, which may still arrive. The first marker
-        refuses them, because it has a higher epoch. Before that marker nothing refuses them, so it
-        is sent only when none of them can arrive.
+        has a higher epoch, so the broker refuses these requests after it. Nothing refuses them
+        before it, so the marker is sent only when none of them can arrive.
 
         If transactions fill the gap, the epoch of the data stays. A higher one would be in the log
-        with the first batch only. A successor that has not seen it would not refuse that batch.
+        with the first batch only: a successor could not know it, and would not refuse that batch.
         """
         settled_at = max(flow.late_by, flow.rival_by)
         if flow.sought_at < settled_at:
@@ -172,7 +172,7 @@ class GapFiller:
     def _help(
         self, flow: Flow, work: Callable[[], T], then: Callable[[T | CausewayError], None]
     ) -> None:
-        """Does `work` in a helper's thread; it counts as a request without a response."""
+        """Does `work` in a helper's thread. Meanwhile it counts as a request without a response."""
         key, outlet = flow.assignment.key, flow.outlets[0]
 
         def done(answer: T | CausewayError) -> None:
@@ -211,7 +211,7 @@ class GapFiller:
         self._helpers.submit(partial(open_markers, cluster, broker[1]), opened)
 
     def turn(self, now: float) -> None:
-        """Sends what may be sent; gives up requests without a response in time."""
+        """Sends the markers that may be sent. Gives up requests that got no response in time."""
         for broker, connection in list(self._open.items()):
             cluster = self._connections.cluster(broker[0])
             if connection.waiting and now - connection.sent_at > 2 * cluster.timeout_s:
@@ -227,7 +227,7 @@ class GapFiller:
                 self._guard(broker, partial(connection.send, self._lease, now))
 
     def _ask(self, broker: _Broker, connection: MarkerConnection) -> None:
-        """If a broker does not know one partition of a request, it never answers for the others."""
+        """Looks for a partition that the broker does not know: it never answers such a request."""
         sent = connection.sent
 
         def found(ends: Mapping[TopicPartition, OffsetAt | CausewayError] | CausewayError) -> None:
@@ -312,7 +312,7 @@ class GapFiller:
             self._recovery.start_recovery(flow, NeedsRecovery(reason, unsettled=unsettled))
 
     def _close(self, broker: _Broker) -> set[Flow]:
-        """The flows whose markers may or may not have been written."""
+        """Closes a connection. Returns the flows whose markers may or may not have been written."""
         connection = self._open.pop(broker)
         self._selector.unregister(connection.connection)
         return connection.abandon()
@@ -357,14 +357,14 @@ class GapFiller:
                 gaps.transaction = fence(cluster, at, gap.start, fill_id(flow))
             count = min(EMPTY_TRANSACTIONS, gap.stop - gap.start)
             filling.fill_with_markers(cluster, gaps.transaction, at, count)
-            # A coordinator that takes over while a transaction ends writes its marker again.
+            # A coordinator that takes over while a transaction ends may write the marker twice.
             expect_end(cluster, at, gap.start + count)
             return gap.start + count
 
         self._help(flow, fill, partial(self._take, flow, outlet, way))
 
     def _take(self, flow: Flow, outlet: OutletState, way: Way, answer: int | CausewayError) -> None:
-        """Accounts for the end that the target's log has now."""
+        """Accounts for the new end of the target's log."""
         self._touched[flow] = None
         gaps = outlet.gaps
         assert gaps is not None
@@ -381,7 +381,7 @@ class GapFiller:
         else:
             gaps.note(way, answer - outlet.end, whole=gap is not None and answer == gap.stop)
             outlet.filled(answer)
-            # No pair may lie after a batch of a later epoch, such as a marker of the source.
+            # No pair may lie behind a batch of a later epoch, for example a marker of the source.
             flow.relayed_epoch = max(
                 flow.relayed_epoch, gaps.epoch_of_next(outlet.pending, flow.leader_epoch)
             )

@@ -3,7 +3,7 @@
                assign
                  │
            ┌─ RECOVERING ◄───────────┐  needs recovery: a lost connection with unanswered batches,
-retriable  │     │ found its place   │  a refused sequence, a time-out, a new leader
+retriable  │     │ found position    │  a refused sequence, a time-out, a new leader
 error,     ▼     ▼                   │
 back-off FAILED RUNNING ─────────────┘
                  │ stop_at reached         no safe way on
@@ -37,7 +37,7 @@ _NEVER: Final = -(1 << 62)
 
 
 class FetchedTimes:
-    """The timestamp of the first record of a flow that is not mirrored, by the batches that were
+    """Finds the timestamp of a flow's first record that is not mirrored, from the batches that were
     fetched. Not thread-safe.
 
         fetched   [12:00:00][12:00:00][12:07:41][12:07:42]…      of each batch: its first timestamp
@@ -57,7 +57,7 @@ class FetchedTimes:
         """Notes batches that were fetched, in order."""
         last = self._last
         for batch in batches:
-            stamp = batch[2]  # base_timestamp; by number, which is quicker here
+            stamp = batch[2]  # base_timestamp; an index is faster than a name here
             if not -STEP_MS < stamp - last < STEP_MS:
                 self._notes.append((batch[5], stamp))  # first
                 last = stamp
@@ -68,9 +68,9 @@ class FetchedTimes:
         self._last = _NEVER
 
     def first(self, position: int) -> int:
-        """The timestamp of the record at source offset `position` to within STEP_MS; -1 if it was
-        not fetched. If all fetched batches lie below, the last one's timestamp, because the next
-        record follows it. Drops older notes."""
+        """The timestamp of the record at source offset `position`, to within STEP_MS. -1 if that
+        record was not fetched. If all fetched batches are below `position`, the timestamp of the
+        last one, because the next record follows it. Drops older notes."""
         notes = self._notes
         while len(notes) > 1 and notes[1][0] <= position:
             notes.popleft()
@@ -96,7 +96,7 @@ class Figures:
         self._total += figure
 
     def take(self) -> Spread | None:
-        """What was noted since the last call; None if nothing was."""
+        """The figures that were noted since the last call; None if there are none."""
         if not self._seen:
             return None
         spread = Spread(self._seen, self._total, self._least, self._most)
@@ -109,10 +109,10 @@ SAID_S = 5.0  # a partition that waits for its transform longer than this says s
 
 @dataclass(slots=True, eq=False)
 class OnTheWay:
-    """The records of a flow that are in its transform's stage, or came back and are not with the
-    outlets yet. `size`: the bytes that were fetched for them. `halt`: why the flow stops once all
+    """The records of a flow that are in its transform's stage, or that came back and are not in the
+    outlets yet. `size`: the bytes that were fetched for them. `halt`: why the flow stops when all
     earlier records are relayed. `writing`: dead letters are being written. `since`: when the oldest
-    chunk without an answer was sent, in seconds of the epoch."""
+    chunk without an answer was sent, in seconds since 1970."""
 
     stage: Stage
     chunks: int = 0
@@ -128,20 +128,20 @@ class OnTheWay:
         return not self.chunks and not self.pieces
 
     def waits(self, now: float) -> str | None:
-        """The reason to show if the stage takes long to answer; `now` as `since`."""
+        """The reason to show if the stage takes long to answer. `now` is in seconds since 1970."""
         if not self.chunks or now - self.since < SAID_S:
             return None
         since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"waiting for its transform since {since}"
 
     def take(self) -> WorkResult:
-        """Takes the first piece, which goes to the outlets and counts there."""
+        """Takes the first piece. It goes to the outlets, which count its bytes from then on."""
         piece = self.pieces.popleft()
         self.size -= piece.size
         return piece
 
     def cancel(self, flow: Flow) -> None:
-        """Forgets all of `flow`, whose records these are."""
+        """Forgets all records. `flow` is the flow that they belong to."""
         self.stage.cancel(flow)
         self.chunks = self.size = 0
         self.pieces.clear()
@@ -149,8 +149,8 @@ class OnTheWay:
 
 
 class Diverging(NamedTuple):
-    """The source's log has no entry for leader epoch `epoch`; `before`: the newest one below that
-    it has an entry for."""
+    """The source's log has no entry for leader epoch `epoch`. `before` is the newest lower epoch
+    that it has an entry for."""
 
     epoch: int
     before: int
@@ -158,8 +158,9 @@ class Diverging(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """One source partition on this lane. `position`: the next source offset to fetch; `through`:
-    all below is with the outlets or rightly dropped; the same where nothing is transformed."""
+    """One source partition on this lane. `position` is the next source offset to fetch. All records
+    below `through` are in the outlets or were rightly dropped. Without a transform, both are the
+    same."""
 
     assignment: Assignment
     outlets: list[OutletState]
@@ -174,40 +175,41 @@ class Flow:
     damage: Damage | None = None  # the last batch that could not be mirrored
     damaged_times: int = 0  # how often in a row
     loss: Loss | None = None  # why it stopped, if the source lost the next records
-    source_node: int = UNKNOWN  # the leader of the source partition, with its epoch:
-    source_epoch: int = UNKNOWN
-    led_at: float = 0.0  # when that was last confirmed, monotonic
-    answer_bytes: int = PARTITION_BYTES  # the most in one answer of its source
+    source_node: int = UNKNOWN  # the leader of the source partition
+    source_epoch: int = UNKNOWN  # the epoch of that leader
+    led_at: float = 0.0  # when the leader was last confirmed, monotonic
+    answer_bytes: int = PARTITION_BYTES  # the most bytes of the flow in one answer
     source_end: int = UNKNOWN
-    end_before: int = UNKNOWN  # the source's at the last recovery: no lane before read more
+    end_before: int = UNKNOWN  # the source's end at the last recovery: no earlier lane read further
     high_watermark: int = UNKNOWN  # of the source
-    # The newest time in the last batch that was kept since the last recovery; see `newest`.
+    # The newest timestamp in the last batch that was kept since the last recovery; see `newest`.
     newest_kept: int = UNKNOWN
-    unreadable_at: int = UNKNOWN  # the batch there cannot be kept: it is fetched again when idle
+    # The batch at this offset cannot be kept: it is fetched again when the flow is idle.
+    unreadable_at: int = UNKNOWN
     last_timestamp: int = UNKNOWN
     records: int = 0
     bytes: int = 0
-    # Since the last report, ms: of what was fetched, and of what was acknowledged.
-    ages: Figures = field(default_factory=Figures)
-    latencies: Figures = field(default_factory=Figures)
+    # Both in ms, since the last report.
+    ages: Figures = field(default_factory=Figures)  # of fetched batches
+    latencies: Figures = field(default_factory=Figures)  # of acknowledged batches
     waiting: FetchedTimes = field(default_factory=FetchedTimes)  # the times of fetched batches
     recoveries: int = 0
     failures: int = 0
     retry_at: float = 0.0
-    # Until then (monotonic) a request may still arrive whose connection is gone; see must_wait.
+    # Monotonic: until then a request of a closed connection may still arrive; see must_wait.
     late_by: float = 0.0
-    # Until then (monotonic) another lane, whose lease is over by then, may fill offsets.
+    # Monotonic: until then another lane may fill offsets. Its lease is over at that time.
     rival_by: float = 0.0
     sought_at: float = 0.0  # monotonic: the last recovery began
     throttled_until: float = 0.0  # monotonic: until then its requests may wait for a quota
     unsettled: bool = True  # batches without an answer may have reached the target
-    recovering: bool = False  # a recovery job has it
+    recovering: bool = False  # a recovery job works on the flow
     leaving: bool = False  # revoked or draining: nothing new is sent
     changed: bool = True
-    on_the_way: OnTheWay | None = None  # where records are transformed
-    wants: tuple[OutletWanted, ...] = ()  # missing outlets that it waits for
-    treatment: Treatment | None = None  # of its records, before all else
-    waits: str | None = None  # for its transform, and since when, if that takes long
+    on_the_way: OnTheWay | None = None  # None if records are not transformed
+    wants: tuple[OutletWanted, ...] = ()  # missing outlets that the flow waits for
+    treatment: Treatment | None = None
+    waits: str | None = None  # the reason to show if its transform takes long
     unprepared: bool = False  # its treatment has to prepare before it continues
     subject: str = field(init=False)  # for errors
 
@@ -238,9 +240,10 @@ class Flow:
 
     @property
     def compared_epoch(self) -> int:
-        """The leader epoch that the source's leader compares with its log: of the batch before
-        `position`, or the one below that, if its log has no entry for the first. Another leader's
-        log may have that entry, and then end the epoch below it before our position."""
+        """The leader epoch that the source's leader compares with its log: the epoch of the batch
+        before `position`. If the leader's log has no entry for that epoch, it is the next lower
+        epoch in the log. Another leader's log may have the entry, and its lower epoch may end
+        before our position."""
         lacks = self.lacks
         return lacks.before if lacks and lacks.epoch == self.leader_epoch else self.leader_epoch
 
@@ -253,18 +256,18 @@ class Flow:
 
     @property
     def gaps(self) -> Gaps | None:
-        """Of its outlet, if it keeps offsets."""
+        """The gaps of its outlet; None if the flow does not keep offsets."""
         return self.outlets[0].gaps
 
     @property
     def doubtful(self) -> bool:
-        """Whether requests that were given up before its last recovery may still take an offset."""
+        """Whether a request that was given up before the last recovery may still take an offset."""
         return self.gaps is not None and self.gaps.doubtful
 
     @property
     def follows_others(self) -> bool:
-        """Whether batches of earlier claims, with other producer ids, may still arrive at the next
-        offsets: no sequence of ours would refuse them."""
+        """Whether batches of earlier claims may still arrive at the next offsets. They have other
+        producer ids, so our sequences do not make the broker refuse them."""
         outlet, gaps = self.outlets[0], self.gaps
         return (
             gaps is not None
@@ -275,20 +278,21 @@ class Flow:
         )
 
     def put_runs(self, batches: Sequence[Batch], through: int) -> list[OutletState]:
-        """For a flow that keeps offsets: puts all of its series below source offset `through`; the
-        outlet, if it has something to send. Raises as `dense_runs`."""
+        """For a flow that keeps offsets: puts `batches`, its series below source offset `through`,
+        into the outlet. Returns the outlet if it has something to send. Raises the errors of
+        `dense_runs`."""
         (outlet,) = self.outlets
         outlet.put_runs(dense_runs(batches, self.through, through))
         return [outlet] if outlet.pending else []
 
     @property
     def all_sent(self) -> bool:
-        """Whether no batch waits in an outlet, and no sent batch for its response."""
+        """Whether no batch waits in an outlet, and each sent batch has its response."""
         return all(outlet.idle for outlet in self.outlets)
 
     @property
     def idle(self) -> bool:
-        """Whether no fetched batch waits to be sent, and no sent batch for its response."""
+        """Whether no fetched batch waits to be sent, and each sent batch has its response."""
         return self.all_sent and (self.on_the_way is None or self.on_the_way.idle)
 
     @property
@@ -296,8 +300,8 @@ class Flow:
         return sum(outlet.unanswered for outlet in self.outlets)
 
     def leave(self) -> None:
-        """From now on nothing is sent, waiting batches included; but see Relay.let_go for
-        transformed ones."""
+        """Sends nothing from now on, not even the waiting batches. For transformed records see
+        Relay.let_go."""
         self.settle()
         self.leaving = True
 
@@ -306,24 +310,25 @@ class Flow:
         self.source_end, self.high_watermark = source_end, high_watermark
 
     def look_at_wait(self) -> None:
-        """Notes whether it waits for its transform, to be reported."""
+        """Notes for the next report whether the flow waits for its transform."""
         running = self.state is State.RUNNING and self.on_the_way is not None
         waits = self.on_the_way.waits(time.time()) if running and self.on_the_way else None
         self.changed |= waits != self.waits
         self.waits = waits
 
     def settle(self) -> None:
-        """Moves the pairs of a running flow's idle outlets up to `through`: the records between
+        """Moves the pairs of a running flow's idle outlets up to `through`. The records between
         were dropped, so the pairs stay true, and recovery has less to read.
 
-        Not of a flow that leaves: its outlets are idle because their batches were dropped, unless
-        they were transformed. Nor if requests were given up without a response.
+        Pairs do not move if requests were given up without a response. They do not move either if
+        the flow leaves and has no transform: its outlets are idle because their batches were
+        dropped.
         """
         if self.state is not State.RUNNING or self.unsettled:
             return
         if self.leaving and self.on_the_way is None:
             return
-        if self.gaps is not None:  # its pair is the target's end, which gaps move on
+        if self.gaps is not None:  # its pair is at the target's end; filled gaps move it on
             if self.idle:
                 self.relayed_epoch = self.leader_epoch
             return

@@ -1,11 +1,11 @@
 """The gaps of an outlet that keeps the source's offsets, and the batches that wait behind them.
 
-    pending        queue                       a gap is filled when all before it is acknowledged,
-    [batch][batch] │ gap [batch] gap [batch]   and the batches behind it are sent when it is filled
+    pending        queue                       a gap is filled when all data before it is
+    [batch][batch] │ gap [batch] gap [batch]   acknowledged; the batches behind it are sent then
 
-A batch carries a sequence, a marker does not: if a batch before a marker was refused, the marker
-would take the offset of the batch, and no request can remove it. So neither is sent before the
-other is acknowledged.
+A batch has a sequence, a marker does not. If the broker refused a batch before a marker, the marker
+would take the offset of the batch, and no request can remove it. So markers are sent only when the
+batches before them are acknowledged, and batches only when the markers before them are.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Way = Literal["beginning", "markers", "transactions", "filler"]
 @dataclass(slots=True, eq=False)
 class Gaps:
     """`queue` begins with a gap, or is empty. `size`: the bytes of its batches. `doubtful`:
-    requests were given up without a response, and may still arrive; no batch was acknowledged
-    since, and nothing fences them. `transaction`: for the way `transactions`, once it has begun."""
+    requests were given up without a response and may still arrive; no batch was acknowledged since,
+    and nothing fences them. `transaction` is set for the way `transactions` after it has begun."""
 
     settings: Preserve
     queue: deque[Batch | Gap] = field(default_factory=deque)
@@ -44,7 +44,7 @@ class Gaps:
                 self.put(run._replace(stop=begin))
                 self.put(run._replace(start=begin))
                 return
-            # The beginning is filled in a way of its own.
+            # The beginning is filled in another way than the gaps behind it.
             if isinstance(last, Gap) and last.stop != begin:
                 self.queue[-1] = last._replace(stop=run.stop)
                 return
@@ -60,14 +60,14 @@ class Gaps:
         self.size = 0
 
     def reset(self, *, doubtful: bool) -> None:
-        """After a recovery. A doubt stays until a fence, or an acknowledged batch."""
+        """Call this after a recovery. The doubt lasts until a fence or an acknowledged batch."""
         self.clear()
         self.doubtful |= doubtful
         self.transaction = None
 
     @property
     def first(self) -> Gap | None:
-        """The gap that is to be filled next."""
+        """The gap to fill next."""
         first = self.queue[0] if self.queue else None
         return first if isinstance(first, Gap) else None
 
@@ -81,15 +81,15 @@ class Gaps:
         return settings.gaps
 
     def note(self, way: Way, offsets: int, *, whole: bool) -> None:
-        """Counts `offsets` that were filled; `whole`: they complete a gap."""
+        """Counts `offsets`, the number that was filled. `whole`: a gap is complete now."""
         filled = self.filled
         if whole and way != "beginning":
             filled = filled.replace(gaps=filled.gaps + 1)
         self.filled = filled.replace(**{way: getattr(filled, way) + offsets})
 
     def epoch_of_next(self, pending: Iterable[Batch], otherwise: int) -> int:
-        """The leader epoch of the batch that comes behind the gap, which may be `pending`: no batch
-        in the gap has a later one."""
+        """The leader epoch of the batch behind the gap; `otherwise` if there is none. That batch
+        may be `pending`. No batch in the gap has a later epoch."""
         waiting = chain(pending, self.queue)
         epochs = (run.leader_epoch for run in waiting if isinstance(run, Batch))
         return next((epoch for epoch in epochs if epoch >= 0), otherwise)

@@ -1,7 +1,7 @@
 """Threads for blocking work, so that a lane's loop never blocks.
 
-Look-ups are such work: places that the driver cannot look up, because a transform has to make the
-records of the partition once more. See relay.offset_lookup.
+Look-ups of offsets are such work. The driver cannot do some of them, because a transform has to
+make the records of the partition again. See relay.offset_lookup.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from causeway.relay.offset_lookup import Sought
 from causeway.relay.treatment import Series
 
 T = TypeVar("T")
-# Threads are made as they are needed: two for each stage that recoveries wait for.
+# Threads start when they are needed: two for each stage that recoveries wait for.
 _STAGE_THREADS = 256
 
 
 class Helpers:
-    """Work goes to a thread; its result comes back to the loop that calls `finish`.
+    """Runs work in threads. The results come back to the loop that calls `finish`.
 
-    Work that waits for a stage of a transform has threads of its own: a stuck stage delays no other
+    Work that waits for a stage of a transform has its own threads, so a stuck stage delays no other
     work.
     """
 
@@ -55,8 +55,8 @@ class Helpers:
         *,
         staged: bool = False,
     ) -> None:
-        """Run `work` in a thread, then `then` with its result, or its error, in the loop. `staged`:
-        it may wait for a stage."""
+        """Runs `work` in a thread, then `then` in the loop, with the result or the error. `staged`:
+        `work` may wait for a stage."""
 
         def run() -> None:
             answer: T | CausewayError
@@ -65,22 +65,22 @@ class Helpers:
             except CausewayError as error:
                 answer = error
             except Exception as error:
-                # A fault of ours must show in the partition's state, not vanish in a thread.
+                # An error of our own must be seen in the partition's state, not lost in a thread.
                 answer = ProtocolError("work", "", f"{type(error).__name__}: {error}")
             self.post(lambda: then(answer))
 
         (self._stage_threads if staged else self._threads).submit(run)
 
     def post(self, act: Callable[[], None]) -> None:
-        """Call `act` in the loop. From any thread."""
+        """Calls `act` in the loop. Any thread may call this."""
         self._finished.put(act)
         try:
             self._wake.send(b"\0")
         except OSError:
-            pass  # full: the loop is awake anyway; closed: the loop has ended
+            pass  # the socket is full, so the loop is awake; or it is closed, so the loop has ended
 
     def finish(self) -> None:
-        """Call what waits for finished work."""
+        """Calls `then` for all finished work."""
         try:
             while self._woken.recv(4096):
                 pass
@@ -100,7 +100,7 @@ class Helpers:
         self._woken.close()
 
 
-AT_ONCE = 2  # of those that wait for stages, which have records to treat as well
+AT_ONCE = 2  # look-ups at once: stages have records to relay as well
 
 Look = Callable[[], dict[int, int]]
 
@@ -115,7 +115,7 @@ class LookupQueue:
         self._under_way = 0
 
     def add(self, number: int, look: Look) -> None:
-        """Answer look-up `number` with what `look` finds, in its turn."""
+        """Runs `look` in its turn, and sends the result as the answer to look-up `number`."""
         self._waiting.append((number, look))
         self._go_on()
 
@@ -141,7 +141,7 @@ def look_for(
     message: Lookup, assignment: Assignment, series: Series, source: Cluster, target: Cluster
 ) -> Look | None:
     """The look-up that `message` asks for; None if `assignment` has no such outlet. It gives up
-    when the driver waits no longer."""
+    when the driver no longer waits for it."""
     ids = [outlet.producer_id for outlet in assignment.outlets]
     if message.producer_id not in ids:
         return None

@@ -1,11 +1,11 @@
-"""A lane's lease, and a timer that ends a lane which would send without it.
+"""A lane's lease, and a timer that kills a lane which would send after its lease.
 
-    look at the lease ── stopped here, for longer than the lease ── send: too late
+    check the lease ── stopped here, for longer than the lease ── send: too late
 
-A process can be stopped between the look and the system call (SIGSTOP, a frozen container, a
-machine that has no time for it), and would send when it goes on. So a timer that ends with the
-lease runs while it sends, by the same clock. Its signal, SIGALRM, is delivered before the process
-runs one more instruction, and ends it.
+A process can be stopped between the check and the system call (SIGSTOP, a frozen container, an
+overloaded machine), and would send when it continues. So while the lane sends, a timer runs until
+the end of the lease, on the same clock. Its signal, SIGALRM, is delivered before the process runs
+another instruction, and kills it.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import time
 import weakref
 from collections.abc import Callable
 
-# Not the monotonic clock: it stops while the machine sleeps, and clocks of other machines go on.
+# The monotonic clock stops while the machine sleeps, but the clocks of other machines go on.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
-MARGIN_S = 0.05  # a lease is taken to end so much sooner, for what setting the timer may take
+MARGIN_S = 0.05  # a lease counts as ended this much earlier: setting the timer takes time
 
 
 def clock() -> float:
-    """Seconds since some moment, on the clock by which leases are measured."""
+    """Seconds since a fixed moment, on the clock that measures leases."""
     return time.clock_gettime(_CLOCK)
 
 
 class LeaseGuard:
-    """For the one thread that sends. Create it in the process that uses it: a forked child does not
-    inherit its timer."""
+    """Sends only while the lease lasts. Only one thread may use it. Create it in the process that
+    uses it: a forked child does not inherit its timer."""
 
     def __init__(self) -> None:
         self._until = 0.0  # by `clock`
         self._timer: _AbsoluteTimer | _IntervalTimer
         try:
             self._timer = _AbsoluteTimer()
-        except OSError:  # the kernel, or the C library, has none
+        except OSError:  # the kernel or the C library has no such timer
             self._timer = _IntervalTimer()
 
     def renew(self, until: float) -> None:
@@ -48,8 +48,8 @@ class LeaseGuard:
         return clock() < self._until
 
     def send(self, act: Callable[[], object]) -> None:
-        """Does `act` if the lease lasts; the process ends (SIGALRM, whose action must be the
-        default) if the lease ends before `act` has."""
+        """Does `act` if the lease lasts. If the lease ends before `act` does, SIGALRM kills the
+        process. The action of that signal must be the default."""
         if not self._timer.arm(self._until):
             return
         try:
@@ -73,7 +73,7 @@ _ABSTIME = 1
 
 
 class _AbsoluteTimer:
-    """POSIX's: it is set to a moment of `clock`, and counts while the machine sleeps."""
+    """A POSIX timer. It ends at a moment of `clock`, and also counts while the machine sleeps."""
 
     def __init__(self) -> None:
         """Raises OSError."""
@@ -89,7 +89,7 @@ class _AbsoluteTimer:
         self._never = _Spec()
 
     def arm(self, until: float) -> bool:
-        """False where that moment has come already."""
+        """Starts the timer. Returns False if `until` is over."""
         if clock() >= until:
             return False
         if until != self._at:
@@ -106,10 +106,10 @@ class _IntervalTimer:
     """setitimer(2), which every system has. It stops while the machine sleeps."""
 
     def arm(self, until: float) -> bool:
-        """False where that moment has come already."""
+        """Starts the timer. Returns False if `until` is over."""
         while (now := clock()) < until:
             signal.setitimer(signal.ITIMER_REAL, until - now)
-            # The timer counts from when it was set: stopped before that, it would go off late.
+            # If the process was stopped before the timer was set, the timer would end too late.
             if clock() - now < MARGIN_S:
                 return True
         self.disarm()
@@ -120,7 +120,7 @@ class _IntervalTimer:
 
 
 def _with_timers() -> ctypes.PyDLL:
-    """The C library, called without letting other threads run between. Raises OSError."""
+    """The C library. A call keeps the GIL, so no other thread runs meanwhile. Raises OSError."""
     library = ctypes.PyDLL(None, use_errno=True)
     if not hasattr(library, "timer_create"):
         library = ctypes.PyDLL("librt.so.1", use_errno=True)  # glibc before 2.34

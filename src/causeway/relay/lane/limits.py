@@ -1,16 +1,17 @@
-"""What a long round trip needs: more under way at once.
+"""Sets how much is in flight on a connection: a long round trip needs more.
 
-    throughput = bytes under way / round trip
+    throughput = bytes in flight / round trip
 
-A broker works on the requests of a connection one after another, and a fetch session has one under
-way. So a source broker is read over two connections, each with a session of its own for some of the
-partitions, that it prepares an answer while another arrives. A far one is read over more, and in
-larger answers; a far target is sent more requests before it has answered the first.
+A broker works on the requests of a connection one after another, and a fetch session has one
+request in flight. So a source broker is read over two connections. Each has its own session for
+some of the partitions, and the broker prepares an answer while another one arrives. A far source
+broker is read over more connections, and in larger answers. A far target broker gets more requests
+before it has answered the first one.
 
-The size limit of requests to a target broker is as configured, or as learned from it. A broker
+The size limit of requests to a target broker is configured, or learned from the broker. A broker
 closes the connection without an answer if a request is larger than its `socket.request.max.bytes`.
-The connection of a broker that is killed closes in the same way. So a limit is assumed only after
-two such losses, each with a request that is larger than any that the broker has answered.
+The connection also closes if a broker is killed. So a limit is assumed only after
+two such losses, each with a request that is larger than all that the broker has answered.
 """
 
 from __future__ import annotations
@@ -23,34 +24,36 @@ from typing import Final
 
 from causeway.config import ClientSettings
 
-NEAR_S: Final = 0.01  # below this round trip nothing is gained by more than a near broker gets
+NEAR_S: Final = 0.01  # a broker with a shorter round trip is near: more in flight gains nothing
 NEAR_SESSIONS, MOST_SESSIONS = 2, 8
-SHARE: Final = 2  # what a broker's answers together may hold, as a part of a buffer
-# Of a partition in an answer, so that it holds several, and a request to the target a batch of
-# each; of few partitions more, but of a near broker not without bound: it has the rest at once.
+SHARE: Final = 2  # all answers of a broker together have at most the lane's buffer / SHARE
+# The bytes of one partition in an answer. Then an answer has several partitions, and a request to
+# the target has a batch of each. With few partitions it is more. For a near broker that is bounded,
+# because its next answer comes quickly.
 PARTITION_BYTES: Final = 2 * 1024 * 1024
 NEAR_PARTITION_BYTES: Final = 4 * 1024 * 1024
 FIRST_ANSWER_BYTES: Final = 1024 * 1024
-QUICK_S, SLOW_S = 0.5, 2.0  # beyond the round trip
+QUICK_S, SLOW_S = 0.5, 2.0  # of an answer, besides the round trip
 MOST_GROWTH: Final = 8  # from one answer to the next
 NEAR_REQUESTS: Final = 16
-SMALL_REQUESTS: Final = 64  # to a near broker, where they are small: work for some milliseconds
+SMALL_REQUESTS: Final = 64  # small requests to a near broker: work for some milliseconds
 MOST_REQUESTS: Final = 1000
 
 
 def sessions(round_trip_s: float) -> int:
-    """How many connections of a lane read from such a broker, if there are as many partitions."""
+    """How many connections of a lane read from a broker with this round trip, if it leads enough
+    partitions."""
     return max(NEAR_SESSIONS, min(MOST_SESSIONS, int(round_trip_s / NEAR_S)))
 
 
 def answer_bytes(buffer_bytes: int, sessions: int) -> int:
-    """The most that one answer may hold where `sessions` are read from a broker, so that all
-    together have at most a part of a lane's buffer under way."""
+    """The most bytes of one answer, if a broker is read in `sessions` sessions. All its answers
+    together take at most a part of the lane's buffer."""
     return max(1, buffer_bytes // SHARE // max(1, sessions))
 
 
 def partition_bytes(round_trip_s: float, answer_bytes: int, partitions: int) -> int:
-    """The most that an answer may hold of one of so many partitions."""
+    """The most bytes of one partition in an answer, if the session has `partitions` partitions."""
     share = answer_bytes // max(1, partitions)
     if round_trip_s < NEAR_S:
         share = min(share, NEAR_PARTITION_BYTES)
@@ -58,16 +61,19 @@ def partition_bytes(round_trip_s: float, answer_bytes: int, partitions: int) -> 
 
 
 def requests(round_trip_s: float) -> int:
-    """How many produce requests may be unanswered on a connection to such a broker."""
+    """How many produce requests may be unanswered on a connection with this round trip."""
     return min(MOST_REQUESTS, NEAR_REQUESTS * max(1, int(round_trip_s / (NEAR_S / 2))))
 
 
 def next_answer_bytes(asked: int, most: int, got: int, took_s: float, round_trip_s: float) -> int:
-    """What to ask for after `asked` brought `got` bytes in `took_s`: more while that comes quickly,
-    at least twice as much and as much as should come as quickly; less where the line is thin, so
-    that no answer takes longer than a request may."""
+    """How many bytes to ask for next, after a request for `asked` bytes brought `got` bytes in
+    `took_s`.
+
+    If the answer came quickly, it is more: at least twice as many, and as many as should arrive in
+    QUICK_S. If the connection is slow, it is less, so no answer takes longer than the request
+    timeout."""
     late_s = took_s - round_trip_s
-    if 2 * got >= asked:  # else there was no more
+    if 2 * got >= asked:  # otherwise the broker had no more records
         if late_s > SLOW_S:
             asked = max(min(asked, FIRST_ANSWER_BYTES), asked // 2)
         elif late_s < QUICK_S:
@@ -75,20 +81,21 @@ def next_answer_bytes(asked: int, most: int, got: int, took_s: float, round_trip
     return min(asked, most)
 
 
-# A broker reads each partition of a session for each request, also those without new records. That
-# takes it up to 4 us for a partition, so a session takes at most about a tenth of a core.
+# For each request, a broker reads each partition of the session, also those without new records.
+# That takes up to 4 us for a partition, so a session takes at most about a tenth of a broker's
+# core.
 PACE_PARTITION_S: Final = 40e-6
 LEAST_PACE_S, MOST_PACE_S = 0.004, 0.02
 BUSY_BYTES: Final = 64 * 1024  # a larger answer is part of a backlog, or worth the broker's work
 
 
 def paced_until(sent_at: float, partitions: int, got: int) -> float:
-    """When the next request of a session of `partitions` may follow one of `sent_at` (monotonic),
-    whose answer had `got` bytes. So if many partitions get a few records each, an answer has the
-    records of many partitions. If records come more rarely than that, no record waits.
+    """When (monotonic) a session with `partitions` partitions may send its next request. The last
+    request was sent at `sent_at`, and its answer had `got` bytes. 0 if there is no pace.
 
-    Sessions with the same pace ask at the same times. So their answers arrive together, and the
-    lane produces what they hold in one request."""
+    If many partitions get a few records each, an answer then has the records of many partitions. If
+    records come more rarely than that, no record waits. Sessions with the same pace ask at the same
+    times. So their answers arrive together, and the lane produces their records in one request."""
     pace = partitions * PACE_PARTITION_S
     if got > BUSY_BYTES or pace < LEAST_PACE_S:
         return 0.0
@@ -96,18 +103,18 @@ def paced_until(sent_at: float, partitions: int, got: int) -> float:
     return pace * (sent_at // pace + 1)
 
 
-LEAST_BYTES: Final = 64 * 1024  # no request is made smaller because connections are lost
+LEAST_BYTES: Final = 64 * 1024  # lost connections never lower the limit below this
 LOSSES: Final = 2
-# Bytes of a request besides its batches: its header, and for each batch a topic's name and more.
+# The bytes of a request besides its batches: its header, and for each batch a topic name and more.
 HEADER_BYTES: Final = 1024
 PART_BYTES: Final = 300
 
 
 @dataclass(slots=True, eq=False)
 class RequestLimit:
-    """The limit of one broker, for all connections of a lane to it. `most_bytes`: of a whole
-    request, unless one record takes more. `answered_bytes`: the largest request that was
-    answered."""
+    """The limit of one broker, for all connections of a lane to it. `most_bytes`: the limit of a
+    whole request, unless a single record takes more. `answered_bytes`: the largest request that
+    the broker has answered."""
 
     most_bytes: int = sys.maxsize
     answered_bytes: int = 0
@@ -125,29 +132,29 @@ class RequestLimit:
         return max(1, self.batches_bytes - PART_BYTES)
 
     def answered(self, size: int) -> None:
-        """The broker has answered a request of `size` bytes, more than any before."""
+        """The broker has answered a request of `size` bytes, the largest so far."""
         self.answered_bytes = size
         self._losses = 0
 
     def lost(self, size: int) -> str:
-        """Call this when the broker has closed a connection. `size`: bytes of the largest
-        unanswered request. Returns the end of a sentence about the loss, for people."""
+        """Call this when the broker has closed a connection. `size`: the bytes of the largest
+        unanswered request. Returns the end of a message about the loss."""
         if size <= max(self.answered_bytes, LEAST_BYTES):
             return ""
         self._losses += 1
-        told = f", with a request of {size} bytes unanswered"
+        loss = f", with a request of {size} bytes unanswered"
         if self._losses < LOSSES:
-            return told
+            return loss
         self.lowered = True
         self.most_bytes = max(self.answered_bytes, LEAST_BYTES, size // 2)
         return (
-            f"{told}: requests have at most {self.most_bytes} bytes from now on (is the broker's "
+            f"{loss}: requests have at most {self.most_bytes} bytes from now on (is the broker's "
             "socket.request.max.bytes low? producer.max.request.size of the target sets the limit)"
         )
 
 
 class RequestLimits:
-    """The limits of the brokers of some clusters. Clusters go by their keys in assignments."""
+    """The limits of brokers. A cluster has its key in assignments here."""
 
     def __init__(self, clusters: Mapping[str, ClientSettings]) -> None:
         self._clusters = clusters

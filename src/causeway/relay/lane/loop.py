@@ -43,12 +43,12 @@ from causeway.relay.messages import StageSpecs as StagesMessage
 
 HELPER_THREADS = 8
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease
-# A partition of a report takes the driver, with its progress record, and the lane up to 60 us. So
-# reports take a small part of a core, however many partitions trickle.
+# Each partition in a report takes up to 60 us of CPU, in the driver (with the progress record) and
+# in the lane. So reports take a small part of a core, however many partitions get a few records.
 REPORT_PARTITION_S = 0.002
-MOST_REPORT_S = 2.5  # the status takes a partition without a report for 3 s as one that rests
-DRAIN_S = 10.0  # how long a lane that should end waits for its answers
-GOODBYE_S = 5.0  # and how long for the driver to hear that it has ended
+MOST_REPORT_S = 2.5  # after 3 s without a report, the status shows a partition as idle
+DRAIN_S = 10.0  # how long a lane that should end waits for the responses of brokers
+GOODBYE_S = 5.0  # how long a lane at its end waits until the driver has read that
 
 
 def run_lane(lane: int, host: str, port: int) -> None:
@@ -57,10 +57,10 @@ def run_lane(lane: int, host: str, port: int) -> None:
 
     Returns after a drain, or when the driver is gone.
     """
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as the lease's guard needs it
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # LeaseGuard needs the default action
     keep_freed_memory()
-    gc.freeze()  # loaded modules are no garbage; a collection of them takes 40 ms
-    gc.set_threshold(10_000, 10, 10)  # nor are waiting batches, which are in no cycle
+    gc.freeze()  # loaded modules never become garbage, but each collection of them takes 40 ms
+    gc.set_threshold(10_000, 10, 10)  # waiting batches need no collection: they are in no cycle
     secret = os.environ[SECRET_VARIABLE]
     control = ControlClient(host, port, secret)
     try:
@@ -123,7 +123,7 @@ class LaneLoop:
                     self._stages.ended(message)
                 case Assign():
                     for assignment in message.assignments:
-                        self._leave(self._flows.get(assignment.key))  # it takes over
+                        self._leave(self._flows.get(assignment.key))  # the new flow replaces it
                         self._take_over(assignment)
                 case Revoke():
                     for key in message.keys:
@@ -161,10 +161,10 @@ class LaneLoop:
                 self._relay.forget(before)
             self._relay.take_over(flow)
         if assignment.transform is not None:
-            self._report_soon()  # the driver launches what it lacks
+            self._report_soon()  # the report names the stages that the driver has to start
 
     def _leave(self, flow: Flow | None) -> None:
-        """Sends nothing new of `flow`, which goes once its responses have arrived."""
+        """Sends nothing new of `flow`. The flow is removed when all its responses have arrived."""
         if flow is not None and not flow.leaving:
             flow.leave()
             self._left = True
@@ -220,14 +220,12 @@ class LaneLoop:
     # -- one turn of the loop ---------------------------------------------------------------------
 
     def _take_in(self) -> None:
-        """Handles the events of one tick. However much there is to unpack, the driver and this lane
-        exchange messages meanwhile."""
+        """Handles the events of one tick. If the events take longer than a tick, messages of the
+        driver are handled between them."""
         events = self._selector.select(self._timeout())
         until = time.monotonic() + TICK_S
-        for (
-            key,
-            mask,
-        ) in events:  # also of connections that were closed meanwhile: their handlers do nothing
+        # A connection may have been closed since `select`; its handler then does nothing.
+        for key, mask in events:
             key.data(mask)
             if self._relay is not None and time.monotonic() > until:
                 self._on_control(selectors.EVENT_READ)
@@ -252,7 +250,7 @@ class LaneLoop:
             now >= self._draining_until or len(quiet) == len(leaving)
         ):
             self._end(relay, now)
-        # The driver waits for the last one that it revoked, so one report is enough.
+        # The driver waits for the last flow that it revoked, so one report for all is enough.
         elif now >= self._report_at or (quiet and len(quiet) == len(leaving)):
             self._report(relay, now)
         self._control.flush()
@@ -264,8 +262,9 @@ class LaneLoop:
         self._report(relay, now)
         self._control.send(Drained())
         self._ended = True
-        # The driver closes once it has read this. If the lane closed first, with unread bytes in
-        # its socket, it would reset the connection, and its last report could be lost.
+        # The driver closes the connection when it has read Drained. If the lane closed first, with
+        # unread bytes in its socket, the connection would be reset, and the last report could be
+        # lost.
         deadline = time.monotonic() + GOODBYE_S
         try:
             while time.monotonic() < deadline:
@@ -277,8 +276,8 @@ class LaneLoop:
 
 
 def until_next_report(partitions: int, interval_s: float, lease_s: float) -> float:
-    """Seconds from a report of so many partitions to the next one. However many partitions move,
-    the next report is in time for the lease and for the status."""
+    """The seconds from a report with this number of partitions to the next report. For any number
+    of partitions, the next report is early enough for the lease and the status."""
     return max(interval_s, min(partitions * REPORT_PARTITION_S, MOST_REPORT_S, lease_s / 4))
 
 

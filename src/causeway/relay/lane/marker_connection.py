@@ -1,8 +1,8 @@
 """Sends WriteTxnMarkers requests to a target broker, one at a time.
 
 Each marker takes one offset, and no consumer sees it. A marker has no sequence, so a lane must know
-of each one whether it was written. So it sends one request at a time to a broker, with markers for
-the gaps of all its partitions.
+whether each marker was written. So it sends one request at a time to a broker, with markers for
+the gaps of all partitions that the broker leads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from causeway.relay.lane.outlet import OutletState
 from causeway.wire import Connection, Marker, codes, markers
 
 MOST_MARKERS = 500  # in a request: a broker takes some 100 ms for them
-SLOW_S = 3.0  # after so long a lane looks up why there is no response
+SLOW_S = 3.0  # after this time a lane looks up why there is no response
 
 
 class SentMarkers(NamedTuple):
@@ -32,8 +32,8 @@ class SentMarkers(NamedTuple):
 @dataclass(slots=True, eq=False)
 class MarkerConnection:
     """Not thread-safe; belongs to one lane's loop. `ready`: outlets whose first gap is due.
-    `sent_at` (monotonic): of the request without a response. `asked_at`: when the ends of its logs
-    were last looked up, or it was sent."""
+    `sent_at` (monotonic): when the request without a response was sent. `asked_at`: when the ends
+    of its logs were last looked up; at first the same as `sent_at`."""
 
     connection: Connection
     version: int
@@ -58,14 +58,15 @@ class MarkerConnection:
         return list(self._sent.values())
 
     def settle(self, written: Collection[SentMarkers]) -> None:
-        """`written` are known to be in the log: they need no response."""
+        """Needs no response for the markers `written`, which are known to be in the log."""
         for key, sent in list(self._sent.items()):
             if sent in written:
                 del self._sent[key]
                 sent.outlet.unanswered -= 1
 
     def expired(self, now: float) -> bool:
-        """Whether its session has ended: the broker would close it at the next request."""
+        """Whether its SASL session has ended: the broker closes the connection at the next
+        request."""
         expires_at = self.connection.session_expires_at
         return expires_at is not None and now >= expires_at
 
@@ -102,9 +103,9 @@ class MarkerConnection:
         lease.send(self.connection.flush)
 
     def receive(self) -> Iterator[tuple[SentMarkers, int]]:
-        """The markers that are answered, with the error code. Raises ConnectionError or
-        ProtocolError; then the connection is dead, and `abandon` names the markers without a
-        response."""
+        """Yields the markers that got a response, with the error code. Raises ConnectionError or
+        ProtocolError. Then the connection is dead, and `abandon` returns the flows of the markers
+        without a response."""
         for frame in self.connection.receive():
             number, errors = markers.parse(frame)
             if not self._sent or number != self._correlation_id:
@@ -120,7 +121,8 @@ class MarkerConnection:
                 yield sent, errors[key]
 
     def abandon(self) -> set[Flow]:
-        """Closes the connection; the flows whose markers may or may not have been written."""
+        """Closes the connection. Returns the flows whose markers may or may not have been
+        written."""
         self.connection.close()
         for sent in self._sent.values():
             sent.outlet.unanswered -= 1
@@ -130,7 +132,7 @@ class MarkerConnection:
 
 
 def open_markers(cluster: Cluster, node: int) -> MarkerConnection:
-    """Opens a connection, for a helper's thread: blocks. Raises CausewayError."""
+    """Opens a connection. It blocks, so a helper's thread calls it. Raises CausewayError."""
     connection = cluster.open_connection(node)
     try:
         version = connection.api_version(
@@ -145,11 +147,12 @@ def open_markers(cluster: Cluster, node: int) -> MarkerConnection:
 def unknown_and_written(
     sent: Collection[SentMarkers], ends: Mapping[TopicPartition, OffsetAt | CausewayError]
 ) -> tuple[TopicPartition | None, list[SentMarkers]]:
-    """A partition of a request that does not exist, and the markers in it that all replicas have.
+    """Returns a partition of the request that does not exist, if there is one, and the markers of
+    the request that all replicas have.
 
-    A broker works on all partitions of a request before it reads another one. So if the log has
-    grown by the markers, none of them can arrive later. That does not hold for the first markers of
-    an epoch: one of an earlier epoch may have come instead.
+    A broker works on all partitions of a request before it reads another request. So if the log has
+    grown by the number of markers, none of them can arrive later. That is not true for the first
+    markers of an epoch: a marker of an earlier epoch may have arrived instead.
     """
     unknown: TopicPartition | None = None
     written: list[SentMarkers] = []

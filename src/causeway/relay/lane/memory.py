@@ -1,8 +1,8 @@
-"""Limits the bytes that a lane holds: decides whether there is room for another response.
+"""Limits the memory of a lane: decides whether there is room for another response.
 
 Waiting batches are views of the responses that they came with, or copies. A response stays in
-memory as long as one view is left, and counts as a whole. If that takes too much room, the last few
-batches of a response are copied out.
+memory as long as one view is left, and counts as a whole. If that takes too much memory, the last
+few batches of a response are copied out.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from causeway.relay.lane.outlet import OutletState
 from causeway.wire import KEPT_BYTES, Buffers, SendQueue
 
 SPARSE: Final = 2  # views are copied out of an answer if they are less than 1/SPARSE of its size
-PATIENCE_S: Final = 0.1  # so long a full buffer may get room by itself, while there is much to send
-LOOK_S = (0.01, 0.5)  # so often a full buffer is looked through in vain, at most and at least
-# Between these, this part of the time is spent on that, unless a quarter of what waited has gone.
+PATIENCE_S: Final = 0.1  # while there is much to send, a full buffer may get room in this time
+LOOK_S = (0.01, 0.5)  # the least and most time after a search of a full buffer that found no room
+# Between these limits, searches take this part of the time. The next search comes earlier if a
+# quarter of the pending bytes has gone.
 LOOK_SHARE: Final = 0.005
-KEPT_SHARE: Final = 2  # of the buffer: this part is kept for the next answers
+KEPT_SHARE: Final = 2  # the buffer / KEPT_SHARE is kept for the next answers
 MOST_KEPT_BYTES: Final = 160 * 1024 * 1024
-KEPT_S: Final = 60.0  # after so long without any, less is kept
+KEPT_S: Final = 60.0  # after this time without an answer, less is kept
 
 
 class LaneMemory:
-    """Not thread-safe; belongs to one lane's loop. `most_bytes`: what the buffer holds."""
+    """Not thread-safe; belongs to one lane's loop. `most_bytes`: the size of the lane's buffer."""
 
     def __init__(self, most_bytes: int) -> None:
         self.buffers = Buffers()
@@ -35,13 +36,13 @@ class LaneMemory:
         self._full_since: float | None = None
         self._held_at = 0.0
         self._look_at = 0.0
-        self._in_vain = 0  # what was pending at the last look, which found no room
+        self._in_vain = 0  # the pending bytes at the last search, which found no room
 
     def has_room(
         self, besides: int, outlets: Collection[OutletState], outboxes: Collection[SendQueue]
     ) -> bool:
-        """Whether less is held than the buffer holds, `besides` bytes elsewhere included. What
-        `outlets` have to send waits in them, and in `outboxes` once it is on its way."""
+        """Whether the lane holds fewer bytes than its buffer has. `besides`: bytes elsewhere, which
+        count too. Batches wait in `outlets`, and in `outboxes` after they are queued to be sent."""
         most = self.most_bytes - besides
         copied = sum([outlet.copied_bytes for outlet in outlets])
         held = self.buffers.held_bytes
@@ -53,9 +54,9 @@ class LaneMemory:
         if self._full_since is None:
             self._full_since = now
         pending = sum([outlet.pending_bytes for outlet in outlets])
-        # With less than that some answers are sparse, and copied out they make room, but for those
-        # that are still to come whole: what is left is used to a half at least, or a copy. With
-        # more it may be that none is.
+        # If less than a half of the buffer is to be sent, some answers are sparse, and copies of
+        # their rest make room: then each answer is used by at least a half, except those that are
+        # still arriving. If more is to be sent, perhaps no answer is sparse.
         much = SPARSE * (pending + sum([box.size for box in outboxes])) >= most
         if much and now < self._full_since + PATIENCE_S:
             return False
@@ -77,7 +78,8 @@ class LaneMemory:
         return False
 
     def _keep(self, held: int, now: float) -> None:
-        """Memory for answers: much while some come, in which case new pages cost most."""
+        """Sets how much memory is kept for answers. It is much while answers come, because new
+        pages are expensive then."""
         if held:
             self._held_at = now
             kept = min(MOST_KEPT_BYTES, self.most_bytes // KEPT_SHARE)
@@ -88,7 +90,7 @@ class LaneMemory:
 
 
 def _sparse(outlets: Iterable[OutletState], outboxes: Iterable[SendQueue]) -> set[int]:
-    """The answers, by `id`, of which there is little left."""
+    """The `id` of each answer of which little is left."""
     used = Counter[int]()
     sizes: dict[int, int] = {}
     waiting = (batch.payload for outlet in outlets for batch in outlet.pending)

@@ -1,4 +1,4 @@
-"""A target partition of a flow: the batches that wait for it, and those without a response."""
+"""A target partition of a flow, with the batches that wait and the batches without a response."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from causeway.relay.messages import Compression, Trace
 
 UNKNOWN = -1
 MAX_MESSAGE_BYTES = 1_048_588  # Kafka's default
-MOST_BREAKS = 64  # between two reports; fewer only make a translation slower
+MOST_BREAKS = 64  # between two reports; with fewer breaks, translations only take longer
 
 
 class Sent(NamedTuple):
     """A batch that was sent and has no response yet. `expected`: the base offset that it must get
     if no other client writes, else UNKNOWN. `first`, `last`: the source offsets of its first and
-    last record; `next`: of what comes after it; `of_last`: how many the last source record
-    became."""
+    last record. `next`: the source offset at which the series goes on. `of_last`: how many records
+    the last source record became."""
 
     sequence: int
     records: int
@@ -67,20 +67,21 @@ def is_view(batch: Batch) -> bool:
 class OutletState:
     """The state of one target partition of a flow.
 
-    `pair` is the newest true statement. `sequence` is the next to send; `end` the target offset it
-    should get, while exclusive. Records below source offset `start` are in the target already.
-    `append_times`: the target sets the times (LogAppendTime).
-    Several batches may be in flight up to `remembered_until` (monotonic; see target.py): the broker
-    knows our last sequence.
-    `pending_bytes`: of the batches that wait, `copied_bytes` of which lie in no answer.
+    `pair`: the newest pair. Records below source offset `start` are in the target already.
+    `sequence`: the next one to send. `end`: the offset that it should get, if `exclusive`.
+    `exclusive`: no other client writes. `append_times`: the target sets times (LogAppendTime).
+    `remembered_until` (monotonic): several batches may be in flight until then, because the broker
+    knows our last sequence (see target.py).
+    `pending_bytes`: of the waiting batches. `copied_bytes`: the part that is not a view.
     `breaks`: where the difference of the offsets changed since the last report, both ends of each
-    gap; `straight_to`: up to where it has not changed since. `resumed`: the lowest pair from which
-    a recovery since the last report has resumed. `newest`: source and target
-    offset of the newest record acknowledged, of the first where one became several.
-    `as_is_bytes`: batches up to this size, in one of `as_is_codecs` (a bit each), go as they are.
-    `compression`: how others are compressed; None: they keep their codec. `most_unpacked`: without
-    compression a batch may be no larger, as the target refused a larger one; None: any size.
-    `gaps`: if it keeps the source's offsets.
+    gap. `straight_to`: from the last break to here, it has not changed.
+    `resumed`: the lowest pair from which a recovery has resumed since the last report.
+    `newest`: source and target offset of the newest acknowledged record. If a source record became
+    several, it is the first one.
+    `as_is_bytes`, `as_is_codecs` (a bit each): batches up to this size, in these codecs, are sent
+    as they are. `compression`: how other batches are compressed; None if they keep their codec.
+    `most_unpacked`: the most bytes of a batch without compression, after the target refused a
+    larger one; None for any size. `gaps`: set if the outlet keeps the source's offsets.
     """
 
     spec: Outlet
@@ -111,7 +112,7 @@ class OutletState:
     by_id: tuple[bytes, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        # Read for each batch; attributes of `spec`, a message, are slower.
+        # These are read for each batch. The attributes of `spec`, a message, are slower.
         self.idempotent = self.spec.producer_id >= 0
         self.producer = self.spec.producer_id, self.spec.producer_epoch
         self.by_name = self.spec.topic.encode(), self.spec.partition
@@ -130,7 +131,7 @@ class OutletState:
         )
 
     def compressed(self, batch: Batch) -> Batch:
-        """`batch` as it is sent."""
+        """`batch` in the codec in which it is sent."""
         compression = self.compression
         if compression is None or self.as_is_codecs >> batch.codec & 1:
             return batch
@@ -140,7 +141,7 @@ class OutletState:
         return not self.unanswered or now < self.remembered_until or not self.idempotent
 
     def limit(self, most_bytes: int) -> None:
-        """Sets the most bytes of a batch, as it is sent."""
+        """Sets the most bytes of a batch that the target accepts."""
         self.as_is_bytes = most_bytes if self.most_unpacked is None else 0
 
     def put(self, batch: Batch) -> None:
@@ -153,8 +154,8 @@ class OutletState:
             self.copied_bytes += sum(copied) + HEADER_SIZE * len(copied)
 
     def put_runs(self, runs: Iterable[Batch | Gap]) -> None:
-        """`put_all` for an outlet that keeps offsets: what comes behind a gap waits until the gap
-        is filled."""
+        """`put_all` for an outlet that keeps offsets. Batches behind a gap wait until the gap is
+        filled."""
         gaps = self.gaps
         assert gaps is not None
         for run in runs:
@@ -164,7 +165,7 @@ class OutletState:
                 self.put(run)
 
     def filled(self, end: int) -> None:
-        """The gap before everything else is filled up to offset `end`."""
+        """The first gap is filled up to offset `end`."""
         gaps = self.gaps
         assert gaps is not None
         self.end = self.start = end
@@ -173,7 +174,7 @@ class OutletState:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits here, and no request is without its response."""
+        """Whether nothing waits here, and each sent batch has its response."""
         return not (self.pending or self.unanswered or (self.gaps and self.gaps.queue))
 
     def put_back(self, batch: Batch) -> None:
@@ -190,7 +191,8 @@ class OutletState:
         return batch
 
     def copy_out(self, lies_in: Container[int]) -> None:
-        """Copies pending payloads out of these receive buffers, by `id`."""
+        """Copies pending payloads out of these receive buffers. `lies_in` has the `id` of each
+        buffer."""
         pending = self.pending
         for _ in range(len(pending)):
             batch = pending.popleft()
@@ -217,7 +219,7 @@ class OutletState:
             of_last = records - bisect_left(offsets, last)
         sequence, end = self.sequence, self.end
         self.unanswered += 1
-        # The broker expires a producer by the time of its last batch, however young the one before.
+        # The broker expires a producer by the timestamp of its last batch alone.
         if not self.exclusive and not is_young(max_timestamp):
             self.remembered_until = 0.0
         if self.idempotent:
@@ -254,7 +256,7 @@ class OutletState:
             self._note_breaks(Pair(first, base_offset, start), behind, records)
 
     def resume(self, pair: Pair) -> None:
-        """Recovery resumes at `pair`: later acknowledged records are lost."""
+        """Resumes at `pair` after a recovery. Acknowledged records behind it are lost."""
         self.pair = self.straight_to = pair
         self.breaks = [b for b in self.breaks if b.source <= pair.source]
         if self.resumed is None or pair.source < self.resumed.source:
@@ -276,20 +278,21 @@ class OutletState:
         return self.spec.replace(pair=self.pair, exclusive=self.exclusive, producer_epoch=epoch)
 
     def trace(self) -> Trace:
-        """The news for the offset map since the last report."""
+        """The changes for the offset map since the last report."""
         breaks, self.breaks = tuple(self.breaks), []
         resumed, self.resumed = self.resumed, None
         return Trace(breaks=breaks, resumed=resumed, newest=self.newest)
 
 
-LEAST_BATCH_BYTES: Final = 1024  # refusals by the target make no batch smaller than this
+LEAST_BATCH_BYTES: Final = 1024  # batches become no smaller than this after refusals
 
 
 def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
-    """The outlet's next batch, in the codec in which it is sent. If it can be cut, it is no larger
-    than `max_message_bytes`, and without compression no larger than `outlet.most_unpacked`.
+    """Returns the outlet's next batch, in the codec in which it is sent. If the batch can be cut,
+    it is no larger than `max_message_bytes`, and without compression no larger than
+    `outlet.most_unpacked`.
 
-    A single record that is too large is sent as it is: the broker's refusal names the reason. A
+    A single record that is too large is sent as it is: the broker refuses it with the reason. A
     batch that cannot be unpacked is sent as it is, too.
     """
     batch = outlet.take()
@@ -297,8 +300,8 @@ def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
         batch = _merged(outlet, batch, max_message_bytes)
     compressed = outlet.compressed(batch)
     if compressed.size > max_message_bytes >= batch.size:
-        compressed = batch  # in its own codec it fits
-    # Parts are made of the batch as it came, so that each is compressed once, at the right level.
+        compressed = batch  # it is small enough in its own codec
+    # The batch is cut before compression, so each part is compressed once, at the right level.
     if parts := _parts(outlet, batch, compressed.size, max_message_bytes):
         for part in reversed(parts):
             outlet.put_back(part)
@@ -307,12 +310,12 @@ def next_batch(outlet: OutletState, max_message_bytes: int) -> Batch:
 
 
 def send_smaller(outlet: OutletState, refused: Sent, max_message_bytes: int) -> bool:
-    """The target refused a batch as too large: make `outlet` send smaller ones from now on. False
-    if batches cannot be smaller.
+    """Makes `outlet` send smaller batches after the target refused a batch as too large. Returns
+    False if batches cannot be smaller.
 
-    Either the target compresses batches again, and this one grew beyond `max_message_bytes`; or the
-    target's limit is lower than that. So the limit without compression becomes `max_message_bytes`.
-    Each further refusal halves it.
+    There are two causes. The target compresses batches again, and this batch grew beyond
+    `max_message_bytes`. Or the target's limit is lower than `max_message_bytes`. So the limit
+    without compression becomes `max_message_bytes`. Each further refusal halves it.
     """
     if refused.first == refused.last:
         return False
@@ -330,8 +333,8 @@ def send_smaller(outlet: OutletState, refused: Sent, max_message_bytes: int) -> 
 
 
 def _parts(outlet: OutletState, batch: Batch, size: int, max_message_bytes: int) -> list[Batch]:
-    """The parts in which `batch` must be sent, whose size is `size` then; none if it is sent as a
-    whole."""
+    """The parts in which `batch` must be sent; an empty list if it is sent as a whole. `size` is
+    its size in the codec in which it is sent."""
     if batch.records < 2:
         return []
     count = -(-size // max_message_bytes)
@@ -346,9 +349,9 @@ def _parts(outlet: OutletState, batch: Batch, size: int, max_message_bytes: int)
 
 
 def _cuts(batch: Batch, count: int) -> list[int]:
-    """The indexes at which a batch is cut into `count` parts of about as many records each.
+    """The indexes that cut a batch into `count` parts with about the same number of records.
 
-    The records that one source record became stay together, so there may be fewer parts.
+    All records that one source record became stay together, so there may be fewer parts.
     """
     even = {batch.records * number // count for number in range(1, count)} - {0}
     offsets = batch.offsets
@@ -362,10 +365,10 @@ def _cuts(batch: Batch, count: int) -> list[int]:
 
 
 def _merged(outlet: OutletState, batch: Batch, max_message_bytes: int) -> Batch:
-    """`batch` and the small neighbours behind it, as far as they make one batch."""
+    """Merges `batch` with the small batches behind it, as far as one batch can have them."""
     room = min(MERGED_BYTES, max_message_bytes)
     if outlet.most_unpacked is not None:
-        if batch.codec:  # merged they may be too large without compression, and be cut again
+        if batch.codec:  # a merged batch may be too large without compression, and be cut again
             return batch
         room = min(room, outlet.most_unpacked)
     room -= batch.size
@@ -385,8 +388,8 @@ def _merged(outlet: OutletState, batch: Batch, max_message_bytes: int) -> Batch:
     if len(run) == 1:
         return batch
     merged, taken = merge(run)
-    # Compressed again they may take more room than before, and so do records that are further from
-    # the first one. Parts of a merge that is cut would be merged again.
+    # A merged batch may be larger than its parts: compression may be worse, and deltas from the
+    # first record take more bytes. If it were cut, its parts would be merged again.
     most = max_message_bytes if outlet.most_unpacked is None else outlet.most_unpacked
     if merged.size > min(most, max_message_bytes):
         merged, taken = batch, 1

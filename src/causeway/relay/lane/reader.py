@@ -1,8 +1,8 @@
-"""One connection to a source broker: a fetch session over flows that it leads.
+"""One connection to a source broker: a fetch session over flows that the broker leads.
 
-One request is outstanding at a time; while the broker prepares the next answer, the lane works on
-the last one. A broker has several (connections.py), each with flows of its own: what is fetched of
-a flow always follows the records that were taken before.
+One request is outstanding at a time. While the broker prepares the next answer, the lane works on
+the last one. A lane has several connections to a broker (connections.py), and each flow belongs to
+one of them. So the records that are fetched of a flow always follow the records before.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from causeway.wire import (
 
 @dataclass(frozen=True, slots=True)
 class SourceKey:
-    """Links share no connection: several links may read one partition, each at its own position,
-    and a fetch session holds a partition once."""
+    """Identifies a connection. Links share no connection: several links may read the same
+    partition, each at its own position, but a fetch session has each partition only once."""
 
     link: str
     cluster: str
@@ -38,11 +38,12 @@ class SourceKey:
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    slot: int = 0  # which of the connections to that broker
+    slot: int = 0  # the number of the connection among those to the broker
 
     @property
     def base(self) -> SourceKey:
-        """The key without its slot: equal for all connections that read alike from that broker."""
+        """The key with slot 0. It is equal for all connections to the broker with the same
+        settings."""
         return replace(self, slot=0)
 
     @property
@@ -52,9 +53,10 @@ class SourceKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """`room`: whether anything may be asked for now; `ask`: how many bytes of a flow, 0 where it is
-    held back; `wait_ms`: so long the others' poll may last then; `by_turns`: each flow is asked
-    about each time, and those that are held back come first next."""
+    """How much may be fetched now. `room`: whether anything may be fetched. `ask`: how many bytes
+    of a flow may be fetched, 0 if the flow is held back. `wait_ms`: the longest poll of the other
+    flows while a flow is held back. `by_turns`: each request asks for each flow, and flows that
+    were held back come first in the next one."""
 
     room: bool
     ask: Callable[[Flow], int]
@@ -66,10 +68,10 @@ class Allowance:
 class SourceConnection:
     """Not thread-safe; belongs to one lane's loop. `connection` is non-blocking.
 
-    A request looks at the flows to which something happened since the last one, and at those that
-    were held back: if thousands are idle, there are none.
+    A request looks only at flows that had an event since the last request, and at flows that were
+    held back. So idle flows cost nothing, even if there are thousands.
 
-    `most_bytes`: of an answer; `round_trip_s`: to the broker and back, once.
+    `most_bytes` limits an answer. `round_trip_s` is the time of one round trip to the broker.
     """
 
     connection: Connection
@@ -78,12 +80,12 @@ class SourceConnection:
     round_trip_s: float = 0.0
     flows: dict[Place, Flow] = field(default_factory=dict)
     sent_at: float = 0.0
-    throttled_until: float = 0.0  # monotonic: until then the broker reads no request, by a quota
-    # Monotonic: until then a request would bring little. 0 after an answer of a busy session.
+    throttled_until: float = 0.0  # monotonic: a quota makes the broker read no request until then
+    # Monotonic: a request before that would bring little. 0 after an answer of a busy session.
     paced_until: float = 0.0
     _correlation_id: int | None = None
-    _news: dict[Place, None] = field(default_factory=dict)  # to be looked at by the next request
-    _by_turns: bool = False  # the last request was
+    _news: dict[Place, None] = field(default_factory=dict)  # the next request looks at these flows
+    _by_turns: bool = False  # of the last request
 
     def add(self, flow: Flow) -> None:
         key = self._key(flow)
@@ -91,7 +93,7 @@ class SourceConnection:
         self._news[key] = None
 
     def remove(self, flow: Flow) -> None:
-        # Another link's flow may read the same partition, over a connection of its own.
+        # A flow of another link may read the same partition over its own connection.
         if self.flows.get(key := self._key(flow)) is flow:
             del self.flows[key]
             self._news[key] = None
@@ -103,7 +105,7 @@ class SourceConnection:
         return assignment.topic.encode(), assignment.partition
 
     def held_up(self) -> Iterator[Flow]:
-        """The flows that have unread records, as far as is known."""
+        """The flows that have unread records, or whose end is not known."""
         for flow in self.flows.values():
             if flow.source_end < 0 or flow.position < flow.source_end:
                 yield flow
@@ -113,7 +115,8 @@ class SourceConnection:
         return self._correlation_id is not None
 
     def request(self, allowance: Allowance, now: float) -> None:
-        """Fetches the next records of the flows, as far as allowed, unless a response is due."""
+        """Sends a fetch for the next records of the flows, as far as `allowance` lets it. Does
+        nothing if a response is outstanding, except to send the rest of its request."""
         if self._correlation_id is not None:
             if self.connection.wants_write:
                 self.connection.flush()
@@ -137,8 +140,8 @@ class SourceConnection:
         self.connection.flush()
 
     def _look(self, keys: Iterable[Place], allowance: Allowance) -> tuple[list[Place], bool]:
-        """Bring the session up to date with the flows `keys`, and those that are gone: which are
-        asked for, and whether others are held back."""
+        """Updates the session for the flows `keys`, and for flows that are gone. Returns the keys
+        that are fetched, and whether a flow is held back."""
         for key in self._news:
             if key not in self.flows:
                 self.session.leave(key)
@@ -154,7 +157,7 @@ class SourceConnection:
             if flow.assignment.max_partition_bytes is None:
                 flow.answer_bytes = most_bytes
             if most := allowance.ask(flow):
-                # A leader of another epoch refuses the fetch: its epoch or ours is out of date.
+                # A leader with another epoch refuses the fetch: its epoch or ours is out of date.
                 self.session.read(
                     FetchPosition(*key, flow.source_epoch, flow.position, flow.compared_epoch, most)
                 )
@@ -162,14 +165,15 @@ class SourceConnection:
             else:
                 self.session.leave(key)
                 held_back = True
-            if not most or flow.on_the_way is not None:  # a stage brings what holds it back
+            if not most or flow.on_the_way is not None:  # results of a stage can hold a flow back
                 self._news[key] = None
         return asked, held_back
 
     def receive(self) -> Iterator[tuple[int, list[tuple[Flow, Fetched]]]]:
-        """The answer, if it has arrived whole: its error code and, for each flow that still reads
-        here, what was fetched. A flow that was sent elsewhere meanwhile (recovery found another
-        place) is left out: this answer would make it skip. Raises ConnectionError, ProtocolError.
+        """Yields the answer if all bytes of it have arrived: its error code, and the fetched part
+        of each flow that still reads at this position. If recovery has moved a flow since the
+        request, its part is left out, because the flow would skip records. Raises ConnectionError
+        and ProtocolError.
         """
         for frame in self.connection.receive():
             if int.from_bytes(frame[:4], "big", signed=True) != self._correlation_id:
@@ -198,7 +202,7 @@ class SourceConnection:
 
 
 def open_source(cluster: Cluster, key: SourceKey) -> SourceConnection:
-    """Opens a connection, for a helper's thread: blocks. Raises CausewayError."""
+    """Opens a connection. It blocks, so a helper's thread calls it. Raises CausewayError."""
     connection = cluster.open_connection(key.node)
     version = connection.api_version(fetch.API_KEY, fetch.HIGHEST_VERSION, fetch.LOWEST_VERSION)
     session = FetchSession(

@@ -1,8 +1,8 @@
-"""Recovers a lane's flows in helper threads, and has them relayed again.
+"""Recovers a lane's flows in helper threads. After that they are relayed again.
 
 running ──needs recovery──► recovering ──due: recover (recovery/) in a thread──► running
                        ▲                                       │
-                       └── an error that may pass: back-off ───┴──► stopped: a person decides
+                       └── a temporary error: back-off ────────┴──► stopped: a person decides
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ from causeway.relay.recovery import (
 )
 from causeway.relay.treatment import Treatment
 
-RECOVERIES = 2  # jobs of a kind at once: a cluster or stage that is down must not hold up others
+RECOVERIES = 2  # equal jobs at once: a cluster or stage that is down must not hold up others
 RECOVERED_TOGETHER = 64  # flows in one recovery job
 BACKOFF_S = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-# After so many tries that find the same batch damaged, the partition stops: about 15 seconds.
-# Damage from the network is gone with the second try.
+# After this number of tries that find the same batch damaged (about 15 seconds), the partition
+# stops. If the network damaged the batch, the second try finds it intact.
 DAMAGED_TIMES = 7
 SHOWN_AS_FAILED = 3  # failures in a row after which a flow no longer counts as recovering
 
 
 class _Job(NamedTuple):
-    """The common properties of flows that are recovered together. `stage`: None without a
-    transform. `unprepared`: the link whose treatment has to prepare first, which may take long."""
+    """The common properties of flows that are recovered together. `stage` is None without a
+    transform. `unprepared` is the link whose treatment has to prepare first, which may take
+    long."""
 
     source: str
     target: str
@@ -70,8 +71,8 @@ class RecoveryQueue:
         on_done: Callable[[], None],
         on_resumed: Callable[[Flow], None] = lambda _: None,
     ) -> None:
-        """Flows that change are added to `touched`. `on_done`: called when a flow of a bounded run
-        has reached its end; `on_resumed`: when a flow is relayed again."""
+        """Flows that change are added to `touched`. `on_done` is called when a flow of a bounded
+        run has reached its end, `on_resumed` when a flow is relayed again."""
         self._connections = connections
         self._helpers = helpers
         self._touched = touched
@@ -88,7 +89,9 @@ class RecoveryQueue:
         if flow.state in (State.STOPPED, State.DONE):
             return
         if why.damage is not None:
-            if why.damage.to < 0:  # else a refused batch is not answered for: nothing is idle
+            # If the target refused the batch (`to` >= 0), its records are not acknowledged: the
+            # pairs must not move.
+            if why.damage.to < 0:
                 flow.settle()
             same = flow.damage is not None and flow.damage.start == why.damage.start
             flow.damaged_times = flow.damaged_times + 1 if same else 1
@@ -126,7 +129,8 @@ class RecoveryQueue:
             flow.on_the_way.cancel(flow)
 
     def done(self, flow: Flow) -> bool:
-        """Whether a bounded run has copied its share of this partition; then the flow is done."""
+        """Ends the flow if a bounded run has copied its part of the partition. Returns whether it
+        did."""
         stop_at = flow.assignment.stop_at
         if stop_at is None or flow.position < stop_at or not flow.idle or flow.leaving:
             return False
@@ -164,7 +168,7 @@ class RecoveryQueue:
                 self._find_together(job, together[at : at + RECOVERED_TOGETHER])
 
     def _look_at_stage(self, flow: Flow, stage: Stage, now: float) -> None:
-        """Shows `flow` as failed while its stage does not come; then recovers it."""
+        """Shows `flow` as failed while its stage does not work; then recovers it."""
         if (why := stage.trouble(now)) is None:
             return
         shown = flow.state in (State.FAILED, State.STOPPED, State.DONE)
@@ -217,10 +221,10 @@ class RecoveryQueue:
                 self._resume(flow, answer)
 
     def _put(self, flow: Flow, places: Sequence[ResumedOutlet]) -> None:
-        """Sets the positions of its outlets."""
+        """Sets the positions of the flow's outlets."""
         for outlet, place in zip(flow.outlets, places, strict=True):
-            # Appended batches without a response count as relayed, too.
-            counts = outlet.exclusive and outlet.gaps is None  # else some offsets are gaps
+            # Batches that were appended count as relayed, also without a response.
+            counts = outlet.exclusive and outlet.gaps is None  # otherwise offsets are no records
             flow.records += max(0, place.end - outlet.pair.target) if counts else 0
             outlet.resume(place.pair)
             outlet.sequence = place.pair.sequence
@@ -233,7 +237,7 @@ class RecoveryQueue:
             if outlet.gaps is not None:
                 outlet.gaps.reset(doubtful=flow.unsettled)
                 if 0 < place.end == outlet.gaps.settings.begin:
-                    # A beginning that is filled may still have to be deleted.
+                    # The beginning is filled, but perhaps not yet deleted.
                     outlet.gaps.put(Gap(place.end, place.end))
                 outlet.producer = outlet.spec.producer_id, place.producer_epoch
 
@@ -241,7 +245,7 @@ class RecoveryQueue:
         self._put(flow, found.outlets)
         flow.position = flow.through = min(outlet.start for outlet in flow.outlets)
         if flow.gaps is not None:
-            # Below its beginning, and what was passed over, the source has nothing to read.
+            # The source has nothing to read below the beginning, or below passed-over records.
             flow.position = max(flow.position, flow.gaps.settings.begin)
             flow.through = flow.outlets[0].end
             flow.put_runs((), flow.position)

@@ -36,18 +36,19 @@ from causeway.relay.treatment import Treatments
 from causeway.wire import SESSION_ERRORS, Fetched, codes
 
 HELD_BACK_WAIT_MS = 10  # a flow that is held back must not wait for the others' long poll
-# A flow with more than this unsent, or than two answers of its, is not fetched further; nor one
-# with more than this part of the lane's buffer: where its target is slow, it leaves others room.
+# A flow is not fetched while it has more unsent bytes than FLOW_BYTES, or than two of its answers
+# if these are larger. Two answers count up to the lane's buffer / FLOW_SHARE: a flow with a slow
+# target must leave room for the others.
 FLOW_BYTES = 8 * 1024 * 1024
 FLOW_SHARE = 4
-PACED_REST_S = 0.003  # in which a near broker answers, so that answers come together
+PACED_REST_S = 0.003  # a near broker answers within this time, so answers are handled together
 LOOK_S = 0.1  # how often to look for overdue responses
 _Given = TypeVarTuple("_Given")
 
 
 class Relay:
-    """Not thread-safe; belongs to one lane's loop. `on_done`: called when a flow of a bounded run
-    has reached its end.
+    """The data path of one lane. It is not thread-safe and belongs to the lane's loop. `on_done` is
+    called when a flow of a bounded run has reached its end.
 
     The cost of a turn depends on the number of flows with events, not on the number of flows.
     """
@@ -97,13 +98,13 @@ class Relay:
         )
 
     def renew(self, message: Renewed) -> None:
-        """Uses these settings from now on. Flows and open connections keep theirs."""
+        """Uses the new settings from now on. Flows and open connections keep their old settings."""
         self.connections.renew(message)
         if message.treatments is not None:
             self._treatments.renew(message.treatments)
 
     def turn(self, flows: Collection[Flow], now: float) -> None:
-        """Does all for `flows` that needs no waiting."""
+        """Does all work for `flows` that does not block."""
         if self._lease.lasts():
             self._recovery.find(self._transformed, now)
         else:
@@ -113,7 +114,7 @@ class Relay:
             self._guard(target, target.send, self._lease, now)
         self._filling.turn(now)
         sources = self.connections.sources
-        if self._throttles:  # else the first one would get all that they share
+        if self._throttles:  # in a fixed order, the first source would use up a shared rate
             random.shuffle(sources)
         self.due_at = float("inf")
         for source in sources:
@@ -134,9 +135,9 @@ class Relay:
         self._stages.turn(now)
 
     def rest(self) -> None:
-        """Sleeps while each target broker that gets records has enough work, and for a moment if
-        all partitions trickle. The lane handles all that arrives meanwhile in one turn, unless a
-        broker would then have nothing more to do."""
+        """Sleeps while each target broker that gets records has enough work, and briefly if all
+        partitions get only a few records. Then the lane handles all events together in one turn.
+        It does not sleep so long that a broker runs out of work."""
         targets, sources = self.connections.targets, self.connections.sources
         if self._filling.waiting or any(target.lacks for target in targets):
             return
@@ -154,11 +155,11 @@ class Relay:
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is work for the next turn, whatever arrives."""
+        """Whether the next turn has work even if nothing arrives."""
         return any(target.unfinished for target in self.connections.targets)
 
     def take_over(self, flow: Flow) -> None:
-        """Takes over a flow from another lane, whose requests may still arrive."""
+        """Takes over a flow from another lane. Requests of that lane may still arrive."""
         self.connections.expect(flow.assignment)
         self._recovery.lost(flow)
         if flow.unsettled:
@@ -193,8 +194,9 @@ class Relay:
         self._throttles.set(message.rates, time.monotonic())
 
     def let_go(self, flow: Flow) -> None:
-        """Fetches and sends nothing more of the flow. Transformed records that its outlets have are
-        still sent, so that all outlets end at one position, where another transform can begin."""
+        """Fetches and sends nothing more of the flow. If its outlets have transformed records,
+        these are still sent: then all outlets end at the same position, and another transform can
+        begin there."""
         self._throttles.forget(flow)
         keeps = flow.gaps is not None
         if flow.on_the_way is not None and not keeps and flow.state is State.RUNNING:
@@ -204,13 +206,13 @@ class Relay:
             self._recovery.pause(flow)
 
     def look_for(self, message: Lookup, flow: Flow) -> Look | None:
-        """The look-up that `message` asks for, for a helper's thread; None if `flow` has no such
-        outlet."""
+        """The look-up that `message` asks for. A helper's thread runs it. None if `flow` has no
+        such outlet."""
         cluster, spec = self.connections.cluster, flow.assignment
         return look_for(message, spec, series_of(flow), cluster(spec.source), cluster(spec.target))
 
     def abandon(self) -> None:
-        """Closes every connection to a target: queued batches must not be sent."""
+        """Closes all connections to targets: queued batches must not be sent."""
         self._filling.abandon()
         for target in self.connections.targets:
             for flow in self.connections.drop(target):
@@ -221,7 +223,7 @@ class Relay:
         self.connections.close()
 
     def _hold(self, flows: Collection[Flow]) -> None:
-        """Holds all flows after the lease ran out: a successor may be at work."""
+        """Holds all flows after the lease ran out: another lane may have taken over."""
         self.abandon()
         for flow in flows:
             if flow.state is State.RUNNING:
@@ -236,7 +238,7 @@ class Relay:
         room = self._memory.has_room(besides, self.connections.waiting, outboxes)
         share = buffer_bytes // FLOW_SHARE
         throttles, throttled = self._throttles, bool(self._throttles)
-        full = False  # some flow waits for its target, which takes no time
+        full = False  # a flow waits for its target, so its source should answer soon
 
         def ask(flow: Flow) -> int:
             nonlocal full
@@ -269,7 +271,8 @@ class Relay:
             act(*given)
         except (OSError, CausewayError) as error:
             more = ""
-            timed_out = isinstance(error, OSError) and error.errno == errno.ETIMEDOUT  # the kernel
+            # The kernel gives up a connection with ETIMEDOUT.
+            timed_out = isinstance(error, OSError) and error.errno == errno.ETIMEDOUT
             closed = isinstance(error, OSError) and not timed_out
             if isinstance(connection, TargetConnection) and closed:
                 more = connection.closed_by_broker()
@@ -327,10 +330,10 @@ class Relay:
         now_ms = responses.wall_ms()
         touched, running, account = self._touched, State.RUNNING, responses.account
         for answer in target.receive(time.monotonic()):
-            told: dict[Flow, None] = {}
+            accounted: dict[Flow, None] = {}
             for (flow, outlet, sent), produced in answer:
                 if flow.state is not running:
-                    continue  # it needs recovery, which reads the result from the log
+                    continue  # its recovery reads the result from the log
                 touched[flow] = None
                 try:
                     account(flow, outlet, sent, produced, now_ms)
@@ -344,10 +347,10 @@ class Relay:
                         or flow.on_the_way is not None
                         or flow.assignment.stop_at is not None
                     ):
-                        told[flow] = None
-            # Only after the whole response is accounted for: it may contain several outlets of a
-            # flow, none of which has an unanswered batch by then.
-            for flow in told:
+                        accounted[flow] = None
+            # Not earlier: the response may contain several outlets of a flow. Only when the whole
+            # response is accounted for, none of these outlets has an unanswered batch.
+            for flow in accounted:
                 if flow.state is running:
                     self._filling.look(flow)
                     self._transforming.look(flow)

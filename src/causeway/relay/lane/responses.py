@@ -1,4 +1,4 @@
-"""Brokers' responses: what a flow relays of a fetch, and how it accounts for a produced batch."""
+"""Handles brokers' responses: takes the records of a fetch, and accounts for produced batches."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from causeway.wire import EpochEnd, Fetched, Produced, codes
 
 
 class NeedsRecovery(Exception):  # noqa: N818 - not an error, but a change of the flow's state
-    """The target's content of the flow is not certain: recovery reads it from the log.
+    """It is not certain which records of the flow the target has: recovery reads its log.
 
-    `unsettled`: a batch without a response may have reached the target. `failure`: it counts as a
-    failure, so that each further try waits longer. `not_before` (monotonic): the earliest time for
+    `unsettled`: a batch without a response may have reached the target. `failure`: this counts as a
+    failure, so each further try waits longer. `not_before` (monotonic): the earliest time for
     the recovery. `damage`: a batch that cannot be mirrored while it is damaged. `rival`: another
-    lane may be at work.
+    lane may write to the target.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class NeedsRecovery(Exception):  # noqa: N818 - not an error, but a change of th
 
 
 class StopPartition(Exception):  # noqa: N818
-    """To continue could lose or double records: a person has to decide."""
+    """If the partition continued, it could lose or double records. A person has to decide."""
 
 
 def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
-    """Accounts for a fetch of a running flow: what was kept, and the outlets that have new batches
-    to send (none if the flow has a transform).
+    """Accounts for a fetch of a running flow. Returns the kept batches, and the outlets that have
+    new batches to send (none if the flow has a transform).
 
-    Raises NeedsRecovery, StopPartition.
+    Raises NeedsRecovery and StopPartition.
     """
     if fetched.error:
         corrupt = fetched.error == codes.CORRUPT_MESSAGE
@@ -74,7 +74,8 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         reason = str(codes.broker_error(fetched.error, "fetch", place, needs=needs))
         raise NeedsRecovery(reason, damage=Damage(flow.position, reason) if corrupt else None)
     if fetched.diverging is not None:
-        if not flow.idle:  # the position may follow from a damaged batch that is not refused yet
+        # The position may follow from a damaged batch that the target has not refused yet.
+        if not flow.idle:
             flow.unreadable_at = flow.position
             return Kept(flow.position), []
         raise _diverged(flow, fetched.diverging)
@@ -111,7 +112,8 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
     flow.position = kept.position
     if flow.on_the_way is None:
         flow.through = kept.position
-    # An outlet's part of a batch may be old, though the batch begins and ends with young records.
+    # The part of a batch for one outlet may be old, although the first and newest records of the
+    # batch are young.
     parts = chain.from_iterable(outlet.pending for outlet in touched)
     if must_wait(flow, chain(kept.batches, parts)):
         raise NeedsRecovery(
@@ -132,9 +134,10 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
 
 
 def _diverged(flow: Flow, found: EpochEnd) -> NeedsRecovery | StopPartition:
-    """The source's log has no entry for the leader epoch of the batch before our position, or that
-    epoch ends below our position. Only the second proves a truncation: a replica that was rebuilt
-    from a compacted log has no entry for an epoch without records. Recovery tells the two apart.
+    """The error for a diverging epoch. Either the source's log has no entry for the leader epoch of
+    the batch before our position, or that epoch ends below our position. Only the second case
+    proves a truncation: a replica that was rebuilt from a compacted log has no entry for an epoch
+    without records. In the first case recovery decides.
     """
     if found.offset < flow.position:
         return StopPartition(
@@ -149,15 +152,15 @@ def _diverged(flow: Flow, found: EpochEnd) -> NeedsRecovery | StopPartition:
 
 
 def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now_ms: int) -> None:
-    """Accounts for the answer to a batch of a running flow at `now_ms`. Raises NeedsRecovery;
-    StopPartition for a record that has another offset than on the source."""
+    """Accounts for the answer to a batch of a running flow at `now_ms`. Raises NeedsRecovery.
+    Raises StopPartition if a record must have the source's offset but has another one."""
     error, base_offset, append_time, message = produced
     _, records, expected, first, _, _, leader_epoch, newest, size, _, _ = sent
     if error:
         spec = outlet.spec
         if error == codes.CORRUPT_MESSAGE:
-            # The broker says no more than that. The first batch of a new try is read, so damage
-            # at the source is reported then.
+            # The broker gives no details. The next try reads its first batch, so damage at the
+            # source is reported then.
             damaged = f"the batch at source offset {first} came damaged, by its CRC or its form"
             message = f"{damaged} ({message})" if message else damaged
         refusal = codes.broker_error(
@@ -201,12 +204,12 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
                 unsettled=True,
             )
         if append_time != -1 and not outlet.append_times:
-            # This sequence was sent before; the log shows what it holds. Or the target sets the
-            # times itself, which the log shows as well.
+            # Either this sequence was sent before, with the content that the log shows. Or the
+            # target sets the timestamps itself, which the log shows as well.
             already = "the target had this batch already"
             raise NeedsRecovery(already, unsettled=True, failure=False, rival=True)
     outlet.acknowledged(sent, base_offset)
-    # Another outlet may have got responses for newer batches before.
+    # Another outlet may already have responses for newer batches.
     if leader_epoch > flow.relayed_epoch:
         flow.relayed_epoch = leader_epoch
     age = age_ms(newest, now_ms)
@@ -225,22 +228,25 @@ def wall_ms() -> int:
 
 
 def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:
-    """Whether the flow must wait until `late_by`, and then recover, before it sends `batches`: an
-    earlier request may still arrive, or may have arrived since the last recovery began, and one of
-    `batches` is old, or they follow those of an earlier claim at the offsets of the source. If
-    there is no producer that the broker could forget, waiting does not help.
+    """Whether the flow must wait until `late_by`, and then recover, before it sends `batches`.
+
+    It must if an earlier request may still arrive, or may have arrived since the last recovery
+    began. Besides, one of `batches` must be old, or the batches must follow those of an earlier
+    claim at the source's offsets. Without a producer that the broker could forget, waiting does not
+    help.
 
         sent ── connection reset ── read from the broker's socket, appended: seconds later
                 │                                                           │
                 └── at latest `late_by` ────────────────────────────────────┘
 
-    A reset takes back nothing that the broker has read, or has yet to read from its socket: behind
-    a throttled channel that was seen 12 s later. As long as the broker remembers our producer,
-    sequences keep such a request out. The broker forgets the producers of old records, so these
-    wait until no request can arrive.
+    A reset does not take back bytes that the broker has read, or will still read from its socket;
+    behind a throttled channel it read them 12 s later. As long as the broker remembers our
+    producer, it refuses such a request by its sequence. It forgets the producers of old records, so
+    these records wait until no request can arrive.
 
-    Late batches can be cut in other ways, so the first record of a batch counts as well as the
-    newest: alone in a late batch, an old record would make the broker forget the producer."""
+    An earlier request may have other batches of the same records. So the timestamp of a batch's
+    first record counts as well as the newest one: an old record that is alone in a late batch would
+    make the broker forget the producer."""
     return (
         flow.sought_at < flow.late_by
         and any(outlet.idempotent for outlet in flow.outlets)
@@ -252,11 +258,11 @@ def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:
 
 
 def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
-    """Puts the fetched batches into their outlets; what was kept, and those outlets.
+    """Puts the fetched batches into their outlets. Returns the kept batches and these outlets.
 
-    As `keep`, it leaves what follows to the next fetch once UNPACKED_BYTES have been unpacked, and
-    what cannot be treated or routed, where something before it could. Raises what `keep` does, and
-    what a treatment does.
+    Once UNPACKED_BYTES have been unpacked, the next batches are left to the next fetch, as in
+    `keep`. So is a batch that cannot be treated or routed, if something before it could. Raises the
+    errors of `keep` and of the treatment.
     """
     aborted = fetched.aborted if flow.assignment.read_committed else ()
     kept = keep(fetched.records, flow.position, aborted, flow.subject, _unread(flow, fetched))
@@ -286,9 +292,9 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
 
 
 def _unread(flow: Flow, fetched: Fetched) -> Unread:
-    """Batches are passed on unread only if the flow has no need to read them, and if the target
-    takes each batch only after the one before, which the producer's sequences ensure. Only from
-    large responses, whose memory is accounted for."""
+    """The batches that may be passed on unread. The flow must not need their records. The target
+    must append each batch only after the one before, so the producer must have sequences. The
+    response must be large: the lane's memory counts only large responses."""
     outlets = flow.outlets
     if (
         fetched.records.readonly
@@ -309,7 +315,7 @@ def _first(kept: Kept, count: int) -> Kept:
 
 def route(flow: Flow, batch: Batch) -> list[OutletState]:
     """Puts the parts of `batch` into several outlets (see `shares`), which may be at different
-    positions; those that got a part."""
+    positions. Returns the outlets that got a part."""
     outlets = flow.outlets
     parts = [
         None if part is None else clip(part, outlet.start)
