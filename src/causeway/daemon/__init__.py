@@ -1,7 +1,7 @@
 """The driver: `run` mirrors the links of a file.
 
-The names are imported when they are first used: commands need some packages in here, but not the
-whole driver.
+The names are imported when they are first used: commands need some packages in this package, but
+not the whole driver.
 """
 
 from __future__ import annotations

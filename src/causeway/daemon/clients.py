@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The clusters of one link: to read and write data, and to administer. `source_key` and
-    `target_key` name them in the messages to lanes; '' outside of a driver."""
+    """The clients of one link: for the data, and for administration. `source_key` and `target_key`
+    name the data's clients in the messages to lanes; they are '' outside of a driver."""
 
     source: Cluster
     target: Cluster
@@ -44,7 +44,7 @@ class Sides:
 
     @classmethod
     def of(cls, link: LinkSettings, connect: Connect) -> Self:
-        """For a command."""
+        """Returns the clients for a command."""
         return cls(
             source=connect(link.source),
             target=connect(link.target),
@@ -60,8 +60,8 @@ class Sides:
 
 
 def settle_clusters(sides: Sides, link: LinkSettings, known: ClusterIds) -> ClusterIds:
-    """The ids of the link's clusters; `known`: their ids by its progress. From now on all clients
-    of `sides` refuse brokers of other clusters.
+    """Returns the ids of the link's clusters. `known`: their ids by its progress. From now on all
+    clients of `sides` refuse brokers of other clusters.
 
     Raises UnreachableError for addresses that lead to several clusters, ConfigError for a cluster
     that another flow of this process knows by another id.
@@ -101,7 +101,7 @@ def _side(clients: tuple[Cluster, Cluster], link: LinkSettings, known: str | Non
     return wanted
 
 
-Role = tuple[str, str]  # of a client: its link or pair, and what it does there
+Role = tuple[str, str]  # of a client: the name of its link or pair, and its use there
 
 
 def _locked(
@@ -126,8 +126,8 @@ class Clients:
 
     @_locked
     def open(self, role: Role, settings: ClientSettings) -> str:
-        """The key of the client for `settings`; a new one if no client has equal settings now. From
-        now on the client has this role."""
+        """Returns the key of the client for `settings`. Opens a client if no client has equal
+        settings now. From now on the client has this role."""
         known = (key for key, cluster in self._open.items() if cluster.settings == settings)
         if (key := next(known, "")) == "":
             key = f"{settings.alias}/{self._count}"
@@ -176,8 +176,9 @@ class Clients:
 
     @_locked
     def renewable(self, now: Settings) -> dict[str, ClientSettings]:
-        """The new settings, by key, of the clients that `now` gives other certificates, keys or
-        passwords, and nothing else, the same ones for all of their roles."""
+        """Returns new settings by key, for the clients whose certificates, keys or passwords `now`
+        changes. Leaves out a client if `now` changes its other settings too, or if its roles would
+        get different settings."""
         wanted: dict[str, list[ClientSettings]] = {}
         for role, settings in clients_of(now).items():
             if role in self._roles:
@@ -205,7 +206,8 @@ class Clients:
 
     @_locked
     def in_force(self, settings: Settings) -> Settings:
-        """`settings` with what their clients use now, such as renewed passwords."""
+        """Returns `settings` with the values that their clients use now, such as renewed
+        passwords."""
 
         def client(name: str, role: str, known: ClientSettings) -> ClientSettings:
             key = self._roles.get((name, role))
@@ -236,7 +238,7 @@ class Clients:
 
     @_locked
     def unmet(self, now: Settings) -> list[ClientSettings]:
-        """The settings of `now` that no client has, each once."""
+        """Returns the settings of `now` that no client has, without repetition."""
         known = list(self.by_key.values())
         found: list[ClientSettings] = []
         for settings in clients_of(now).values():
@@ -245,7 +247,7 @@ class Clients:
         return found
 
     def close_unused(self) -> list[str]:
-        """Closes the clients without a role. No link may use them any more. Returns their keys."""
+        """Closes the clients without a role, and returns their keys. No link may still use them."""
         with self._lock:
             unused = sorted(self._open.keys() - set(self._roles.values()))
             closing = [self._open.pop(key) for key in unused]

@@ -7,7 +7,7 @@ twice a second, in its own thread.
     acts         restart: by the discoverer · step-down: by the link's leading thread
     overdue      fences and promotions whose commands may have died: see overdue.py
     done         the progress topic contains the offset up to which directives were applied; the
-                 commands wait for it there
+                 commands wait until it is there
 
 The discoverer gives partitions to lanes. It waits until the directives in force are known.
 """
@@ -45,25 +45,26 @@ from causeway.status import LinkProblem
 
 _log = logging.getLogger("causeway.link")
 _LOOK_S = 0.5
-_ENDS_S = 2.0  # so often the lag of paused partitions is measured
+_ENDS_S = 2.0  # between two measurements of the lag of paused partitions
 _PATIENCE_S = 10.0  # with a broker that does not know the topic, because it has just started
-_SOURCE_S = 2.0  # at most so long the source is asked for its id: pauses wait meanwhile
-_FIRST_S = 30.0  # at most so long a step-down waits for earlier requests
+_SOURCE_S = 2.0  # for the question for the source's id: pauses wait until it is answered
+_FIRST_S = 30.0  # the longest time for which a step-down waits for earlier requests
 _LOST = "the directives topic, or its newest records, are lost: earlier requests are not known"
 _END_LOST = (
     "but the directive for that is lost with the directives topic: going on could mirror into a "
     "topic in use (`causeway failover` ends it again, `causeway restart --adopt` mirrors it again)"
 )
 _KINDS = tuple(kind.value for kind in DirectiveKind)
-_ENDS_SHARE = 20  # at most a twentieth of the time
+_ENDS_SHARE = 20  # the measurements of the lag take at most a twentieth of the time
 
 OnLimits = Callable[[Mapping[str | None, int]], None]
 
 
 class DirectiveExecutor:
-    """Works during one term of leading a link, or until its settings change, until `end`.
+    """Works from its creation until `end`: during one term of leading, or until the settings of the
+    link change.
 
-    `known`: the directives in force were read, or this driver lacks the right to read them;
+    `known`: the directives in force were read, or this driver lacks the right to read them.
     `wanted`: there is work for `carry_out`.
     """
 
@@ -77,8 +78,8 @@ class DirectiveExecutor:
         before: DirectivesRecord | DirectiveExecutor | None,
         sharers: Collection[fences.Sharer] = (),
     ) -> None:
-        """`before`: the directives that the previous leader applied, or the executor of this term
-        with the earlier settings, whose thread has ended; `sharers`: links that may fence the same
+        """`before`: the record that the previous leader wrote, or the executor of this term with
+        the earlier settings, whose thread has ended. `sharers`: links that may fence the same
         topics."""
         self._link = link
         self._sides = sides
@@ -106,7 +107,7 @@ class DirectiveExecutor:
         )
         self._measure_at = 0.0
         self._runs: dict[DirectiveKind, str] = {}  # commands that renew their directive
-        self._cluster: str | None = None  # the source's id, once it was asked for
+        self._cluster: str | None = None  # the source's id, once the source has answered
         self._not_chosen: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"direct {link.name}", daemon=True)
         self._thread.start()
@@ -120,12 +121,12 @@ class DirectiveExecutor:
 
     @property
     def record(self) -> DirectivesRecord:
-        """The directives that it has applied."""
+        """The record of the directives that are applied."""
         return self._record
 
     def carry_out(self) -> bool:
-        """Resumes partitions, and lets go of those to restart. Returns whether a look has to
-        follow."""
+        """Resumes paused partitions, and lets go of partitions to restart. Returns whether a look
+        has to follow."""
         self._intake.resume()
         with self._lock:
             scopes, adopts = set(self._requests.restarts), set(self._requests.adopts)
@@ -159,8 +160,8 @@ class DirectiveExecutor:
             self._requests.looking.clear()
 
     def restarting(self, for_s: float) -> bool:
-        """Whether a restart, or the look after it, is still to come; requested at most `for_s`
-        ago."""
+        """Whether a restart, or the look after it, is still to come. False if the newest restart
+        was requested more than `for_s` ago."""
         with self._lock:
             return self._requests.restarting(for_s)
 
@@ -196,13 +197,13 @@ class DirectiveExecutor:
         return f"pauses, fences and ends are not read: {self._not_read}" if self._not_read else None
 
     def take_dirty(self) -> list[DirectivesRecord]:
-        """The records to write; call `mark_all_dirty` if that fails."""
+        """Returns the records to write; call `mark_all_dirty` if the write fails."""
         with self._lock:
             dirty, self._dirty = self._dirty, False
             return [self._record.replace(kinds=_KINDS, written_at=-1)] if dirty else []
 
     def mark_all_dirty(self) -> None:
-        """Everything has to be written (again)."""
+        """Everything has to be written once more."""
         with self._lock:
             self._dirty = self._log.end >= 0 or self._record.applied >= 0
 
@@ -275,8 +276,8 @@ class DirectiveExecutor:
         self._measure()
 
     def _choose_no_more(self) -> None:
-        """Removes topics that are no longer chosen, before their pauses are over: no record of them
-        may come afterwards."""
+        """Removes topics that are no longer chosen. This must happen before their pauses end: no
+        record of these topics may be mirrored afterwards."""
         before = self._registry.chosen
         if self._link.way_back:
             return
@@ -308,12 +309,12 @@ class DirectiveExecutor:
         _log.info("chosen", extra={"link": self._link.name, "topics": len(names)})
         self._registry.chosen = names
         with self._lock:
-            # If it is not known, the first look is still to come.
+            # If the directives are not known yet, the first look is still to come.
             self._requests.chosen = self.known.is_set()
 
     def _stop_after_loss(self) -> None:
         """Stops mirrors that have ended if their directives are lost: they must not run again. Call
-        this before other threads see the directives in force: a lost end would look like a
+        this before other threads see the directives in force: to them a lost end looks like a
         withdrawn one."""
         if self._log.topic_id == NO_TOPIC_ID and self._record.topic_id != NO_TOPIC_ID:
             self._lost = _LOST
@@ -354,7 +355,7 @@ class DirectiveExecutor:
         _log.info("directive", extra={"link": self._link.name, **_about(directive)})
 
     def _measure(self) -> None:
-        """Asks for the source's ends of paused partitions: no lane reads them."""
+        """Asks for the source's ends of paused partitions, because no lane reads them."""
         now = time.monotonic()
         if now < self._measure_at or not self._intake.pauses.are_any:
             return

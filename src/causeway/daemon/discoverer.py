@@ -1,7 +1,7 @@
 """Looks for a link's topics and partitions repeatedly, in its own thread.
 
-The requests of people and transforms are carried out here as well: they also give partitions to
-lanes."""
+It also carries out the requests of people and of transforms, because these give partitions to lanes
+as well."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Term:
 
 @dataclass(slots=True)
 class Discoverer:
-    """Works during one term of leading. `again`: looks more than once; `on_look` gets the result of
-    each look; `fail` turns any error into a CausewayError and logs it."""
+    """Works during one term of leading. `again`: looks more than once. `on_look` gets the result of
+    each look. `fail` turns any error into a CausewayError and logs it."""
 
     link: LinkSettings
     intake: Reconciler
@@ -95,7 +95,7 @@ class Discoverer:
         return self.term.over.is_set() or self.term.lost.is_set()
 
     def _sleep(self, seconds: float) -> None:
-        """Meanwhile carries out the requests of people, and supplies the outlets of transforms."""
+        """Carries out the requests of people meanwhile, and supplies the outlets of transforms."""
         wanted, asked, passing = self.registry.wanted, self.directing.wanted, self.registry.passing
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._is_over:
@@ -112,7 +112,7 @@ class Discoverer:
                 self._supply()
 
     def _carry_out(self) -> bool:
-        """Whether a look has to follow. Work that is not possible now is tried again."""
+        """Returns whether a look has to follow. Work that is not possible now is tried again."""
         try:
             looks = self.directing.carry_out()
             free = self.intake.pass_over()

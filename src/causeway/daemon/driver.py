@@ -39,11 +39,11 @@ from causeway.status import Look, ReloadStatus, Snapshot
 
 _log = logging.getLogger("causeway.run")
 _TICK_S = 0.05
-_CALM_S = 0.25  # if all lanes are connected and the run does not end by itself
+_CALM_S = 0.25  # while all lanes are connected and the run does not end by itself
 _STATUS_S = 0.5
 _DRAIN_S = 20.0
-_FOR_GOOD_S = 60.0  # a bounded run does not wait for a partition that failed so long ago
-_TAKEN_UP_S = 30.0  # so long a reload waits for links
+_FOR_GOOD_S = 60.0  # a bounded run no longer waits for a partition that has failed for this time
+_TAKEN_UP_S = 30.0  # the longest time for which a reload waits for links
 _FIRST_LANES = 2  # launched before the number of partitions is known
 OnStatus = Callable[[Look], None]
 OnSettings = Callable[[Settings], None]
@@ -64,10 +64,10 @@ def run(
 
     With `until_caught_up` it ends by itself once it has mirrored all records that the source had at
     the start. With `finish_in_flight` it ends by itself once it has found the records that a killed
-    process left in flight, and each target partition has those that another target partition had.
-    `start_from` (ms since 1970) and `adopt` say how a partition continues that has no progress or
-    was stopped. `on_status` is called twice a second, `on_settings` with the settings of a changed
-    file that was put in force, and with those in force if their credentials were renewed. Raises a
+    process left in flight, and has written each of them to all of its target partitions.
+    `start_from` (ms since 1970) and `adopt` decide how a partition continues that was stopped or
+    has no progress. `on_status` is called twice a second. `on_settings` is called with the settings
+    in force, after a changed file was put in force and after credentials were renewed. Raises
     CausewayError if the run is not possible, PartitionsFailedError if a bounded run could not copy
     everything.
     """
@@ -132,7 +132,7 @@ class Driver:
         self._staging = Staging(staged, self._fleet)
         self._secret = secret
         self._server: ControlServer | None = None
-        self._lanes_of: Spark | None = None  # which Spark the lanes were launched on
+        self._lanes_of: Spark | None = None  # the Spark that the lanes were launched on
         self._launched = self._ready = 0
         self._first = FirstLane()
         self._links = Links(
@@ -204,9 +204,10 @@ class Driver:
         self._on_settings(settings)
 
     def _apply_soon(self, change: CheckedSettings) -> tuple[str, ...]:
-        """Has the main thread put `change` in force. Waits until it has, and a while until each
-        link works by it: a link first ends its look at the clusters. Returns the names of the links
-        that do not yet. Raises CausewayError if the run ends before."""
+        """Has the main thread put `change` in force, and waits until it has done so. Then waits up
+        to _TAKEN_UP_S until each link works with the new settings: a link first ends its look at
+        the clusters. Returns the names of the links that still have other settings. Raises
+        CausewayError if the run ends before `change` is in force."""
         self._changes.put(change)
         while not change.applied.wait(_CALM_S):
             if self.stop.is_set():

@@ -1,12 +1,12 @@
-"""Log events that name a link: kept in the link's progress topic, and posted to a webhook.
+"""Log events that name a link: they are kept in the link's progress topic, and posted to a webhook.
 
-The leader writes the newest events with its progress. So `causeway events` reads them from the
-clusters alone, also if that driver is dead. An event replaces the one EVENTS before it (a ring of
-keys), so the compacted topic does not grow.
+The leader writes the newest events with its progress. So `causeway events` can read them from the
+clusters alone, even if that driver is dead. Each event has one of EVENTS keys (a ring), so it
+replaces the event that was written EVENTS events earlier, and the compacted topic does not grow.
 
-The webhook of the file gets them for alerts, with all warnings. A thread posts them in batches, and
-retries with backoff while the receiver is away. An event may arrive twice, if the receiver's answer
-was lost.
+The webhook of the file gets these events and all warnings, for alerts. A thread posts them in
+batches, and retries with backoff while the receiver does not answer. An event may arrive twice if
+the receiver's answer was lost.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from causeway.link_topics import EVENTS, EventRecord
 from causeway.logins import NoRedirect
 
 _log = logging.getLogger("causeway.webhook")
-_AT_ONCE: Final = 100  # events that wait to be written, and events of a post
+_AT_ONCE: Final = 100  # events that may wait to be written, and events in one post
 _LONGEST: Final = 500  # characters of one value
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 _MORE: Final = "more events than are kept"
-_MOST: Final = 1000  # events that wait for the webhook
+_MOST: Final = 1000  # events that may wait for the webhook
 _TOGETHER_S: Final = 0.5  # events within this time are posted together
 _BACKOFF_S: Final = (1.0, 60.0)
 _TIMEOUT_S: Final = 10.0
-_END_S: Final = 5.0  # for the last ones, at the end of a run
-_AGAIN: Final = frozenset({408, 425, 429})  # and all 5xx: retried
+_END_S: Final = 5.0  # for the last events, at the end of a run
+_AGAIN: Final = frozenset({408, 425, 429})  # retried, like all 5xx
 # Calls to the HTTP server, and problems of the webhook itself.
 _NOT_POSTED: Final = ("causeway.http", "causeway.webhook")
 
 
 def said(record: logging.LogRecord) -> dict[str, str]:
-    """The fields of `record` besides its event, with its link."""
+    """Returns the fields of `record` besides its event, with its link."""
     about = {
         plain(name): plain(value)
         for name, value in record.__dict__.items()
@@ -58,13 +58,13 @@ def said(record: logging.LogRecord) -> dict[str, str]:
 
 
 def plain(value: object) -> str:
-    """`value` as valid JSON text of limited length: file names need not be UTF-8."""
+    """Returns `value` as valid JSON text of limited length: file names need not be UTF-8."""
     return str(value)[:_LONGEST].encode(errors="replace").decode()
 
 
 class _Waiting(logging.Handler):
-    """Events that wait, each with its link; of more than `most` only the number is kept. Any thread
-    may log."""
+    """Events that wait, each with its link. If more than `most` events wait, only the number of the
+    others is kept. Any thread may log."""
 
     def __init__(self, most: int) -> None:
         super().__init__(logging.INFO)
@@ -97,7 +97,7 @@ class EventLog(_Waiting):
     def __init__(self, link: str) -> None:
         super().__init__(_AT_ONCE)
         self._link = link
-        # With numbers, from a write that may have failed.
+        # Events that have their numbers; a write of them may have failed.
         self._unwritten: deque[EventRecord] = deque(maxlen=EVENTS)
         self._kept: deque[EventRecord] = deque(maxlen=EVENTS)
         self._next = 0
@@ -112,7 +112,7 @@ class EventLog(_Waiting):
         return getattr(record, "link", None) == self._link
 
     def begin(self, events: Mapping[int, EventRecord]) -> None:
-        """`events`: of earlier leaders, by number."""
+        """`events`: the events of earlier leaders, by number."""
         with self._guard:
             known = [events[number] for number in sorted(events)]
             self._kept = deque(known, maxlen=EVENTS)
@@ -123,7 +123,7 @@ class EventLog(_Waiting):
             self._unwritten.clear()
 
     def unwritten(self) -> list[EventRecord]:
-        """The events that have to be written (again); call `written` afterwards."""
+        """Returns the events that have to be written; call `written` after they are."""
         with self._guard:
             if self._left_out and self._waiting:
                 many = {"count": str(self._left_out)}
@@ -138,7 +138,7 @@ class EventLog(_Waiting):
             return list(self._unwritten)
 
     def written(self, *, again: bool) -> None:
-        """`again`: earlier events are lost and have to be written again."""
+        """`again`: the topic has lost earlier events, so they have to be written again."""
         with self._guard:
             self._kept.extend(self._unwritten)
             self._unwritten.clear()
@@ -154,8 +154,8 @@ class Poster:
         self._webhook: Webhook | None = None
 
     def change(self, settings: WebhookSettings | None) -> None:
-        """Posts as `settings` say from now on. The events that an earlier webhook still has are
-        tried for some seconds."""
+        """Posts by `settings` from now on. The earlier webhook has some seconds to post the events
+        that still wait for it."""
         if settings == self._settings:
             return
         logger = logging.getLogger("causeway")
@@ -175,7 +175,7 @@ class Poster:
 
 @contextmanager
 def posting(settings: WebhookSettings | None) -> Iterator[Poster]:
-    """Posts events while the block lasts; does nothing without a webhook."""
+    """Posts events while the block lasts. Does nothing if there is no webhook."""
     poster = Poster()
     poster.change(settings)
     try:
@@ -190,7 +190,7 @@ class Webhook(_Waiting):
         self._settings = settings
         self._driver = f"{socket.gethostname()}/{os.getpid()}"
         self._come, self._stopping = threading.Event(), threading.Event()
-        self._trouble = False  # the last post was not taken
+        self._trouble = False  # the last post was not accepted
         self._opener = urllib.request.build_opener(NoRedirect)
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
         self._thread.start()
@@ -245,8 +245,8 @@ class Webhook(_Waiting):
             return some, left_out
 
     def _post(self, some: Sequence[tuple[str | None, EventRecord]], left_out: int) -> bool:
-        """Whether the batch is done: it was accepted, or never will be. Raises OSError,
-        HTTPException, ValueError."""
+        """Returns whether the batch is done: the receiver accepted it, or will never accept it.
+        Raises OSError, HTTPException, ValueError."""
         events = [
             {
                 "at_ms": each.at,
@@ -290,8 +290,8 @@ class Webhook(_Waiting):
         return found
 
     def _warn(self, what: str, reason: str) -> None:
-        """Warns once, until a post succeeds again. The address may be secret: logs only the
-        host."""
+        """Warns once, and then again only after a post has succeeded. Logs only the host, because
+        the address may be secret."""
         if not self._trouble:
             host = urlsplit(self._settings.url.reveal()).hostname
             _log.warning(what, extra={"host": host, "reason": reason})

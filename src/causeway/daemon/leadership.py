@@ -1,24 +1,25 @@
 """Decides which driver leads a link: one at a time, by a lease in the progress topic.
 
-    standby   reads the topic until no newer lease record has come for a lease
-    taking    InitProducerId of `causeway.<source>.<target>` raises the epoch; the first batch with
-              it makes the broker refuse what an older leader still sends; then reads to the end,
-              after which nothing of an older leader can come
+    standby   reads the topic until no newer lease record has come for the duration of a lease
+    taking    InitProducerId of `causeway.<source>.<target>` raises the epoch. After the first batch
+              with it, the broker refuses all that an older leader still sends. Then it reads the
+              topic to its end: no record of an older leader can follow
     leading   renews the lease three times a lease
 
 The epoch of a transactional id outlives the progress topic. If the topic holds no lease and the
 epoch is above 0, the topic was lost (deleted, or its disk), and this is not the link's first start.
-Two first drivers must not look like such a loss. So each driver announces itself in the topic
-before it asks for its epoch, and the first one in the log goes first. And it checks whether the id
-has an epoch before it asks for one (since Kafka 3.0): an answer may be lost, and the next epoch is
-higher. The result stays in all later leases. Kafka forgets a transactional id that was not used for
-a week; after that a loss looks like a first start.
+Two drivers that start for the first time must not look like such a loss. So each driver announces
+itself in the topic before it asks for its epoch, and the driver whose announcement is first in the
+log leads first. A driver also checks whether the id has an epoch before it asks for one (since
+Kafka 3.0): if the answer with the epoch is lost, the next epoch is higher. All later leases contain
+the result. Kafka forgets a transactional id that was not used for a week; after that a loss looks
+like a first start.
 
 If the topic is lost under a running driver, the offsets of the driver's writes go back. Each lease
 contains the end of the topic, so that the next driver notices the loss as well.
 
-The broker refuses records of an older leader. The lease only prevents that two healthy drivers take
-the link from each other repeatedly.
+The broker refuses records of an older leader. The lease has only one purpose: two healthy drivers
+do not take the link from each other repeatedly.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from causeway.wire import produce
 _log = logging.getLogger("causeway.leadership")
 # Kafka forgets an unused transactional id, with its epoch, after a week by default.
 _REFRESH_S = 12 * 3600.0
-_POLL_S = 0.5  # so often a standby checks whether the lease was released
+_POLL_S = 0.5  # between two checks of a standby for a released lease
 _KEPT_LEASES = 16  # the newest lease records
 _NO_PRODUCER = -1, -1  # id and epoch
 
@@ -69,7 +70,7 @@ class Leadership:
         self._topic = ProgressTopic(cluster, link.progress_topic, admin=admin)
         self._directives = TopicLog(cluster, link.directives_topic, admin=admin)
         self._owner = f"{socket.gethostname()}/{os.getpid()}"
-        # Not only the process: two runs in one process are two drivers.
+        # The process alone is not enough: two runs in one process are two drivers.
         self._process = f"{processes.fingerprint()}#{os.urandom(6).hex()}"
         self._lock = threading.Lock()
         self._writer: ProgressWriter | None = None
@@ -82,14 +83,15 @@ class Leadership:
         self._happened = EventLog(link.name)
         # Each lease contains them. The discoverer sets them while this process leads.
         self.clusters = ClusterIds()
-        self.settings: str | None = None  # a hash of the flow's settings, for the other drivers
+        self.settings: str | None = None  # a hash of the flow's settings; other drivers compare it
 
     def acquire(
         self, stop: threading.Event, on_standby: Callable[[LeaseRecord], None]
     ) -> ProgressContents | None:
-        """Blocks until this process leads the link, then returns all progress; None after `stop`.
+        """Blocks until this process leads the link, then returns all progress. Returns None after
+        `stop`.
 
-        `on_standby` gets each lease record that makes us wait. Raises CausewayError.
+        `on_standby` gets each lease record that makes this driver wait. Raises CausewayError.
         """
         self._happened.listen()
         if not self._topic.exists():
@@ -107,7 +109,7 @@ class Leadership:
             self._happened.end()
             return None
         with self._lock:
-            # None: no driver has led since, and the result of our own failed attempt still holds.
+            # None: no driver has led since then. The result of our own failed attempt still holds.
             if (lost := contents.leases[-1].progress_lost) is not None:
                 self._progress_lost = lost
             self.clusters = contents.clusters
@@ -115,8 +117,8 @@ class Leadership:
             self._take()
             contents.update(self._topic.read(contents.end))
             # The epoch fences older leaders only if they have our producer id. Kafka gives out a
-            # new id after it forgot the old one or used up its epochs, so fence the old ids as
-            # well.
+            # new id if it has forgotten the old id or has used up its epochs. So fence the old ids
+            # as well.
             assert self._writer is not None
             others = {
                 lease.producer_id: lease.producer_epoch
@@ -152,8 +154,8 @@ class Leadership:
 
     @property
     def term(self) -> int | None:
-        """The number of this process's current term, from 1 on; None unless it surely leads. Two
-        equal answers mean that no other driver has led in between."""
+        """The number of this process's current term, from 1 on. None unless it surely leads. If two
+        calls return the same number, no other driver has led between them."""
         surely = self._leading and clock() - self._written_at < self._lease_s
         return self._term if surely else None
 
@@ -172,9 +174,9 @@ class Leadership:
         return clock() - self._written_at > self._lease_s / 3
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """Returns once `entries`, and a renewed lease, are durably in the topic.
+        """Returns once `entries` and a renewed lease are durably in the topic.
 
-        Raises LeadershipLostError; after any other CausewayError call again.
+        Raises LeadershipLostError. After any other CausewayError call it again.
         """
         with self._lock:
             if self._writer is None:
@@ -222,15 +224,15 @@ class Leadership:
             contents.update(self._topic.read(contents.end))
 
     def lose(self) -> None:
-        """Forgets the lead: another driver leads, or may lead."""
+        """Forgets the lead, because another driver leads, or may lead."""
         self._leading = False
         with self._lock:
             self._writer = None
 
     def _announce(self, contents: ProgressContents) -> None:
-        """Announces, in a topic without leases, that this driver is about to lead. The first
-        announcement in the log goes first: `contents` keeps only that one, and the other drivers
-        wait for it."""
+        """Announces, in a topic without leases, that this driver is about to lead. The driver of
+        the first announcement in the log leads first: `contents` keeps only that one, and the other
+        drivers wait for it."""
         writer = ProgressWriter(self._topic, *_NO_PRODUCER)
         writer.write([self._record(writer)])
         contents.update(self._topic.read(contents.end))
@@ -261,7 +263,7 @@ class Leadership:
         return False
 
     def _is_ours(self, lease: LeaseRecord) -> bool:
-        """Whether its holder is this object, or a process of this machine that has ended."""
+        """Whether the lease belongs to this object, or to an ended process of this machine."""
         return lease.process == self._process or processes.has_ended(lease.process)
 
     def _take(self) -> None:

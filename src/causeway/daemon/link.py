@@ -36,7 +36,7 @@ _TICK_S = 0.1
 _CALM_S = 0.25  # once all parts run
 _SURPRISES = 3  # internal errors at the start that a run survives
 _BACKOFF_S = (1.0, 60.0)
-_ASIDE_S = 2.0  # so long a driver that stepped down waits for another driver to lead
+_ASIDE_S = 2.0  # a driver that stepped down waits for another leader for this time
 
 
 class LinkDriver:
@@ -48,8 +48,8 @@ class LinkDriver:
         self.registry = Registry(link.name, link.on_data_loss)
         self._lock = threading.Lock()
         self._directing: DirectiveExecutor | None = None
-        self._next: LinkWork | None = None  # takes the place of the present one
-        self._not_in_force: str | None = None  # why the changed file is not
+        self._next: LinkWork | None = None  # replaces the present one
+        self._not_in_force: str | None = None  # why the changed file is not in force
         self._install(self._parts_of(work))
         self._patience = Patience(link.name)
         self._other_file = OtherFile(link.name)
@@ -62,9 +62,9 @@ class LinkDriver:
         self._unfinished = False  # the last look at the clusters left work for another attempt
         self._stop = threading.Event()
         self._retiring = threading.Event()
-        self._halt = threading.Event()  # stop, retire or change: no time for waiting
+        self._halt = threading.Event()  # stop, retire or change: nothing may wait any more
         self._term_events = Term()
-        self._looked = threading.Event()  # the clusters, in this term
+        self._looked = threading.Event()  # set after the first look at the clusters in this term
         self._discoverer: Discoverer | None = None
         self._thread = threading.Thread(target=self._lead, name=f"lead {link.name}", daemon=True)
         self._surprises = 0
@@ -75,26 +75,26 @@ class LinkDriver:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the link, whose lanes are drained: it writes the last progress and releases the
-        lease. `join` waits for that."""
+        """Ends the link, after its lanes were drained: it writes the last progress and releases the
+        lease. `join` waits for the end."""
         self._stop.set()
         self._halt.set()
         self._term_events.over.set()
 
     def retire(self) -> None:
-        """Ends the link while others go on: takes its partitions from their lanes first."""
+        """Ends this link while others go on: first takes its partitions from their lanes."""
         self._retiring.set()
         self._halt.set()
 
     def change(self, work: LinkWork) -> None:
-        """Has the link go on with other settings. It takes them up as soon as its current look at
-        the clusters has ended; lanes keep the partitions that are not concerned."""
+        """Has the link go on with other settings, as soon as its current look at the clusters has
+        ended. Lanes keep the partitions that the change does not concern."""
         with self._lock:
             self._next = work
         self._halt.set()
 
     def note_file(self, reason: str | None) -> None:
-        """Shows in the status why the changed file is not in force; None: it is."""
+        """Shows in the status why the changed file is not in force. None if it is in force."""
         self._not_in_force = reason
         self._tasks.note_file(reason)
 
@@ -132,7 +132,7 @@ class LinkDriver:
         self._leadership.settings = parts.work.fingerprint
 
     def _take_next(self) -> bool:
-        """Puts parts for the settings that came last in place. Returns False if none came."""
+        """Installs parts for the newest settings. Returns False if there are no new settings."""
         if (work := self._next) is None:
             return False
         before, parts = self._parts, self._parts_of(work)
@@ -176,8 +176,8 @@ class LinkDriver:
             )
 
     def is_settled(self, for_good_s: float) -> bool:
-        """Whether a bounded run need not wait for this link: each partition is done, or stopped, or
-        has failed for `for_good_s`. Never while another driver leads."""
+        """Whether a bounded run need not wait for this link: each partition is done, is stopped, or
+        has failed for `for_good_s`. False while another driver leads."""
         now = time.monotonic()
         with self._lock:
             if not self._looked.is_set():
@@ -216,7 +216,8 @@ class LinkDriver:
         self._set_role(Role.ENDED, None)
 
     def _fail(self, error: Exception) -> CausewayError:
-        """`error` as a CausewayError. A run that has just begun, or is bounded, keeps it."""
+        """Returns `error` as a CausewayError. A run that has just begun, or is bounded, keeps it as
+        its failure."""
         if not isinstance(error, CausewayError):
             _log.error("internal error", exc_info=error, extra={"link": self.settings.name})
             self._surprises += 1
@@ -277,7 +278,7 @@ class LinkDriver:
                     continue
                 throttled_s = self._leadership.throttled_s
                 if throttled_s and not self._leadership.renewal_due:
-                    continue  # the next lease contains it; the broker accepts leases
+                    continue  # the next lease contains the progress too; the broker accepts leases
                 written_at = now
                 try:
                     self._writing.write(self._parts, directing)
@@ -301,15 +302,15 @@ class LinkDriver:
             self._tasks.stop()
 
     def _let_go_of_all(self) -> bool:
-        """Whether no lane has a partition any more, nor will get one."""
+        """Returns whether no lane has a partition any more, and none will get one."""
         self._term_events.over.set()
         if self._discoverer is not None and self._discoverer.alive:
             return False
         return self._intake.revoke(self.registry.places(), _TICK_S)
 
     def _go_on_with_next(self, directing: DirectiveExecutor) -> DirectiveExecutor:
-        """Puts new parts in place, once the threads of the earlier ones have ended. Meanwhile the
-        leading thread goes on, so that the lease holds. Returns the new executor."""
+        """Installs new parts, once the threads of the earlier parts have ended. Until then the
+        leading thread goes on, so the lease holds. Returns the executor in force."""
         self._term_events.over.set()
         directing.end()
         if directing.alive or (self._discoverer is not None and self._discoverer.alive):

@@ -1,6 +1,6 @@
-"""The parts of a link that work by its settings. If these change while the link is led, new parts
-take the place of all parts at once. What must outlive that is elsewhere: the rows of the partitions
-(registry), the lead, and the fleet's assignments."""
+"""The parts of a link that depend on its settings. If the settings change while the link is led,
+new parts replace all of them at once. Other modules keep the state that must outlive this: the rows
+of the partitions (registry), the lead, and the fleet's assignments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from causeway.link_topics import DirectivesRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkWork:
-    """`also`: more tasks that run while this process leads the link; `sharers`: the other links of
+    """`also`: more tasks that run while this process leads the link. `sharers`: the other links of
     its source."""
 
     link: LinkSettings
@@ -35,8 +35,8 @@ class LinkWork:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what the file says about the flow, without its clients and secrets: drivers of
-        one flow may have logins of their own."""
+        """A hash of all that the file says about the flow, without its clients and secrets: the
+        drivers of one flow may have different logins."""
         rows = rows_of(Settings(links=(self.link,), run=self.run.settings, spark={}))
         says = [
             (section.part, key, row.value)
@@ -68,8 +68,8 @@ class LinkParts:
         leadership: Leadership,
         term: Callable[[], int | None],
     ) -> LinkParts:
-        """`term`: as Leadership.term, but None once other parts are in place: a task that still
-        runs then writes nothing."""
+        """`term`: as Leadership.term, but None once other parts are installed. So a task of these
+        parts that still runs writes nothing."""
         link = work.link
         control = ControlPlane(link, sides, registry, term, fleet.lookups)
         intake = Reconciler(

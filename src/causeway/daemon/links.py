@@ -1,8 +1,8 @@
-"""The links of the file in force, and what becomes of each if another file takes its place.
+"""The links of the file in force, and what happens to each link when another file replaces it.
 
-unchanged      goes on; nothing in it notices
+unchanged      goes on; no part of the link notices
 changed        goes on with the new settings; its lanes keep the partitions that are not concerned
-restarted      ends in order, and starts again: its clusters, or what its series is, have changed
+restarted      ends in order, and starts again: its clusters or its relayed series have changed
 removed        ends in order, as at the end of a run
 """
 
@@ -23,7 +23,7 @@ from causeway.daemon.staging import Staging
 from causeway.daemon.tasks import ScheduledTask, Tasks, heartbeat_task
 from causeway.link_topics import ClusterIds
 
-# A change of these concerns each partition of the link, or the link's topics on its target.
+# A change of one of these concerns each partition of the link, or the link's topics on its target.
 _RESTARTING: Final = (
     "policy",
     "partitioning",
@@ -37,7 +37,7 @@ _RESTARTING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Beats:
-    """The heartbeats of one pair. `plain`: their settings without those of the client."""
+    """The heartbeats of one pair. `plain`: the settings without those of the client."""
 
     settings: HeartbeatSettings = field(compare=False)
     target: Cluster
@@ -50,8 +50,8 @@ class _Beats:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """All that one link works with, for the comparison with another file. Settings of clients do
-    not count: equal clients have the newest certificates and passwords."""
+    """All that one link works with, for the comparison with another file. The settings of clients
+    do not count: the clients get the newest certificates and passwords anyway."""
 
     link: LinkSettings
     beats: _Beats | None
@@ -84,17 +84,17 @@ class Links:
         self._ending: list[LinkDriver] = []
         self._coming: dict[str, LinkSettings] = {}
         self._beats: dict[str, tuple[_Beats, Tasks]] = {}
-        self._unused = False  # clients may have no role, and no link uses them once all settle
+        self._unused = False  # some clients may have no role; they are closed once all links settle
         self._started = False
 
     @property
     def all(self) -> tuple[LinkDriver, ...]:
-        """Also those that are about to end."""
+        """The links of the file, and those that are about to end."""
         return (*list(self._running.values()), *list(self._ending))
 
     @property
     def running(self) -> tuple[LinkDriver, ...]:
-        """Those of the file."""
+        """The links of the file."""
         return tuple(self._running.values())
 
     @property
@@ -108,7 +108,7 @@ class Links:
         return ClusterIds() if running is None else running.clusters
 
     def changed(self, settings: Settings) -> list[LinkSettings]:
-        """The links of `settings` that are new or other ones, but for their clients."""
+        """Returns the links of `settings` that are new or changed, apart from their clients."""
         known = {name: each.link for name, each in self._inputs.items()}
         return [link for link in settings.links if known.get(link.name) != _plain(link)]
 
@@ -163,8 +163,8 @@ class Links:
         self.tick()
 
     def tick(self) -> None:
-        """To be called several times a second: starts the links that wait for the end of another
-        one of their name."""
+        """Starts the links that wait until an earlier link of the same name has ended. Call this
+        several times a second."""
         if self._unused and self.settled:
             self._unused = False
             if gone := self._clients.close_unused():
@@ -180,12 +180,12 @@ class Links:
         for name, link in list(self._coming.items()):
             if name not in ending:
                 del self._coming[name]
-                # `--from` and `--adopt` are for the file of the start.
+                # `--from` and `--adopt` are only for the file that the run was started with.
                 self._running[name] = self._new(link, replace(self._options, wish=Wish()))
                 self._running[name].start()
 
     def note_file(self, reason: str | None) -> None:
-        """Shows with each link why the changed file is not in force; None: it is."""
+        """Shows with each link why the changed file is not in force. None if it is in force."""
         for link in self.running:
             link.note_file(reason)
 
@@ -198,7 +198,7 @@ class Links:
 
     def _renew_treatments(self) -> None:
         """A link keeps its treatments until it has ended: another lane may still get one of its
-        partitions, whose claim is for these treatments."""
+        partitions, and the claim is for these treatments."""
         ending = [each.settings for each in self._ending]
         self._fleet.renew({}, {**treatments_of(self._settings.links), **treatments_of(ending)})
 
@@ -236,7 +236,7 @@ class Links:
         }
 
     def _beat(self) -> None:
-        """Sends the heartbeats of pairs without a flow as the file in force says."""
+        """Sends the heartbeats of pairs without a flow, by the file in force."""
         if not self._started:
             return
         found = self._beats_of(self._settings).items()

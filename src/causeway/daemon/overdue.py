@@ -1,5 +1,5 @@
-"""Ends directives with a limited time, because the command that gave them may have died: fences on
-the source, and promotions that hold their mirrors.
+"""Ends directives whose time is limited because their command may die: fences on the source, and
+promotions that hold their mirrors.
 
 The clocks of two machines may differ. So a promotion counts as dead if this process has seen no
 renewal for PROMOTION_HOLD_S, by its own clock.
@@ -27,7 +27,7 @@ from causeway.link_topics import (
 )
 
 _log = logging.getLogger("causeway.link")
-_LEFT_MS = 3_000  # the command that set a fence may lift it itself
+_LEFT_MS = 3_000  # after the end of a fence; its own command may lift it in this time
 _AGAIN_S = 5.0  # between two attempts
 
 
@@ -41,17 +41,17 @@ class OverdueDirectives:
     sharers: Collection[fences.Sharer] = ()
     _lift_at: float = 0.0
     _release_at: float = 0.0
-    _seen: dict[EndDirective, float] = field(default_factory=dict)  # promotions, first seen when
+    _seen: dict[EndDirective, float] = field(default_factory=dict)  # promotions, when first seen
     _not_lifted: str | None = None
     _not_released: str | None = None
 
     @property
     def reason(self) -> str | None:
-        """Why a fence or promotion could not be ended in time; None if all is well."""
+        """Why a fence or promotion could not be ended in time. None if there is no such problem."""
         return self._not_lifted or self._not_released
 
     def end(self, directives: LinkDirectives) -> None:
-        """Ends all overdue directives. Raises no CausewayError: see `reason`."""
+        """Ends all overdue directives. Raises no CausewayError; `reason` has the error."""
         self._lift(directives)
         self._release(directives)
 

@@ -1,5 +1,5 @@
-"""Processes of this machine: whether one still lives, also if its number was reused; and shorter
-garbage collections for this one."""
+"""Processes of this machine: whether a process still lives, even if its number was reused. Also
+makes garbage collections of this process shorter."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FULL_S = 3600.0  # between two collections of all objects
 
 
 def started_at(pid: int) -> str | None:
-    """When process `pid` started, as the kernel counts; None if it is gone or a zombie.
+    """Returns when process `pid` started, as the kernel counts. None if it is gone or a zombie.
 
     '' if it lives, but the system has no such files, hides those of other users (`hidepid`), or has
-    no file descriptor left: then only the number identifies the process.
+    no file descriptor left. Then only the number identifies the process.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -31,14 +31,14 @@ def started_at(pid: int) -> str | None:
         except PermissionError:
             pass  # it lives, and belongs to another user
         return ""
-    # The name, in brackets, may hold anything; the state is the first field after it.
+    # The name, in brackets, may contain anything; the state is the first field after it.
     fields = stat[stat.rindex(")") + 2 :].split()
     return None if fields[0] in "ZX" else fields[19]
 
 
 @lru_cache(1)
 def here() -> str:
-    """This boot and this set of process numbers; two containers of one machine differ."""
+    """Identifies this boot and this set of process numbers: two containers of a machine differ."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -47,14 +47,14 @@ def here() -> str:
 
 
 def fingerprint() -> str:
-    """Identifies this process among those of all machines; '' if that is not possible."""
+    """Returns an id of this process among those of all machines; '' if that is not possible."""
     start = started_at(os.getpid())
     return f"{here()}/{os.getpid()}/{start}" if here() and start else ""
 
 
 def has_ended(other: str) -> bool:
-    """True only if `other`, a fingerprint (perhaps with "#" and more), is of this machine and its
-    process is gone."""
+    """True only if `other` is a fingerprint of this machine and its process is gone. "#" and more
+    text may follow the fingerprint."""
     return _is_gone_here(other) is True
 
 
@@ -64,7 +64,7 @@ def may_live_here(other: str) -> bool:
 
 
 def _is_gone_here(other: str) -> bool | None:
-    """None for any text but a fingerprint of this machine."""
+    """Returns None if the text is not a fingerprint of this machine."""
     place, _, start = other.partition("#")[0].rpartition("/")
     place, _, pid = place.rpartition("/")
     if not here() or place != here() or not pid.isdecimal():
@@ -73,8 +73,8 @@ def _is_gone_here(other: str) -> bool | None:
 
 
 def is_gone(pid: int, start: str) -> bool:
-    """Whether the process `pid` that started at `start` is gone, also if another process has its
-    number now. False if unknown."""
+    """Whether the process `pid` that started at `start` is gone, even if another process has its
+    number now. False if that is unknown."""
     return started_at(pid) not in (start, "")
 
 
@@ -92,9 +92,9 @@ def short_collections(clock: Callable[[], float] = time.monotonic) -> Iterator[N
     """Keeps full garbage collections short while the block lasts.
 
     A full collection visits all live objects: for 50,000 partitions it stops all threads for half
-    a second, every few seconds. So each full collection freezes what it leaves alive, and later
-    ones skip that. Once an hour everything is visited again, to free old cycles. Objects outside
-    of cycles are freed at once, as usual.
+    a second, every few seconds. So after each full collection the surviving objects are frozen, and
+    later collections skip them. Once an hour all objects are visited again, to free old cycles.
+    Objects outside of cycles are freed at once, as usual.
     """
     full_at = clock()
 

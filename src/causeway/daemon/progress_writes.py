@@ -15,17 +15,18 @@ from causeway.errors import CausewayError
 from causeway.link_topics import LeadershipLostError
 
 _log = logging.getLogger("causeway.link")
-FINAL_S: Final = 5.0  # so long the last write is retried
+FINAL_S: Final = 5.0  # the last write is retried for this time
 
 
 class ProgressWrites:
-    """Belongs to the thread that leads the link. `count`, `failures`: of writes, in this run."""
+    """Belongs to the thread that leads the link. `count`, `failures`: number of writes in this run,
+    and of failed writes."""
 
     def __init__(self, registry: Registry, leadership: Leadership, staging: Staging) -> None:
         self._registry = registry
         self._leadership = leadership
         self._staging = staging
-        self._losses = 0  # losses of the progress topic after which everything was written again
+        self._losses = 0  # losses of the progress topic, after which everything was written again
         self.count = self.failures = 0
 
     def begin(self) -> None:
@@ -33,7 +34,7 @@ class ProgressWrites:
         self._losses = self._leadership.losses
 
     def write_last(self, parts: LinkParts, directing: DirectiveExecutor) -> bool:
-        """Whether the last progress could be written."""
+        """Returns whether the last progress could be written."""
         deadline = time.monotonic() + FINAL_S
         while True:
             try:
@@ -50,13 +51,13 @@ class ProgressWrites:
                 time.sleep(0.2)
 
     def write(self, parts: LinkParts, directing: DirectiveExecutor, *, final: bool = False) -> None:
-        """Writes all that has changed. Raises LeadershipLostError; after any other CausewayError
-        the next call writes it."""
+        """Writes all that has changed. Raises LeadershipLostError. After any other CausewayError
+        the next call writes the same again."""
         registry, tally = self._registry, parts.tally
         with registry.writing:
             losses = self._leadership.losses
             if losses != self._losses:
-                registry.mark_all_dirty()  # this process knows the topic's whole contents
+                registry.mark_all_dirty()  # this process knows the whole contents of the topic
                 tally.mark_all_dirty()
                 directing.mark_all_dirty()
             rows, entries = registry.take_dirty(final=final)

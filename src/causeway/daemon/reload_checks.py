@@ -1,9 +1,9 @@
-"""Checks all of the settings that are to take the place of those in force, before anything changes.
+"""Checks the new settings completely, before they replace any of the settings in force.
 
-clusters     each client that no part of the process has yet must reach its cluster, with its
+clusters     each client that the process does not have yet must reach its cluster, with its
              credentials
-brokers      those of changed flows must have the APIs that the flow needs
-transforms   Spark analyses the changed ones; there must be room for their stages
+brokers      the brokers of changed flows must have the APIs that the flow needs
+transforms   Spark analyses the changed transforms; there must be room for their stages
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 _ANSWER_S: Final = 10.0
 _LONGEST: Final = 80  # characters of a value that are shown
-_SPARE: Final = 4  # stages more than the file of the start wants
+_SPARE: Final = 4  # stages beyond those that the file of the start wants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedSettings:
-    """Settings that have passed all checks, with their transforms by link. `applied`: set once they
-    are in force."""
+    """Settings that have passed all checks, with their transforms by link. `applied` is set once
+    the settings are in force."""
 
     settings: Settings
     transforms: Mapping[str, Transforms]
@@ -47,25 +47,26 @@ class CheckedSettings:
 
 @dataclass(frozen=True, slots=True)
 class StageRoom:
-    """How many `stages` of transforms Spark was started for, with at most so many `lanes`; None:
-    as many as a cluster has cores."""
+    """The number of `stages` of transforms that Spark was started for, and the most `lanes` of a
+    transform. `lanes` is None if a cluster's cores decide it."""
 
     stages: int
     lanes: int | None
 
     @classmethod
     def of(cls, settings: Settings, lanes: int | None) -> StageRoom:
-        """Room for the transforms of `settings`. On this machine a few more cost nothing."""
+        """Returns room for the transforms of `settings`. On this machine it has spare stages, which
+        cost nothing."""
         wanted = cls(0, lanes).wanted(settings)
         return cls(wanted + (_SPARE if wanted and is_local(settings.spark) else 0), lanes)
 
     def wanted(self, settings: Settings) -> int:
-        """How many stages `settings` want."""
+        """Returns the number of stages that `settings` want."""
         lanes = (each.lanes for link in settings.links for each in link.transforms)
         return sum(min(each, self.lanes or each) for each in lanes)
 
     def compare(self, running: Settings, wanted: Settings) -> FileDifference:
-        """What `wanted` changes, and what of that only a restart applies."""
+        """Returns what `wanted` changes, and which of the changes only a restart applies."""
         found = difference(running, wanted)
         if self.wanted(wanted) > max(self.stages, self.wanted(running)):
             room = f"Spark was started with room for {self.stages} stages of transforms"
@@ -99,7 +100,7 @@ class ReloadChecks:
     def __init__(
         self, clients: Clients, staging: Staging, engine: Engine, links: Links, *, bounded: bool
     ) -> None:
-        """`bounded`: the run ends by itself, and takes over no other file."""
+        """`bounded`: the run ends by itself, and accepts no other file."""
         self._clients = clients
         self._staging = staging
         self._engine = engine
@@ -132,7 +133,7 @@ class ReloadChecks:
 
     def reach(self, client: ClientSettings) -> None:
         """Raises AuthenticationError, or ConfigError for a certificate, if the cluster refuses
-        these credentials. If the cluster does not answer, nothing can be known."""
+        these credentials. Does nothing if the cluster does not answer."""
         check_certificates(client)
         with clusters() as connect, suppress(UnreachableError):
             reach(connect, client, _ANSWER_S)

@@ -2,7 +2,7 @@
 socket, in a directory that only its user may enter.
 
     <directory>/<hash of the file's path>.<process>.sock
-    command ── by whom, a line ──► driver ── the ReloadStatus, a line of JSON ──► command
+    command ── its user, as a line ──► driver ── the ReloadStatus, a line of JSON ──► command
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from causeway.errors import CausewayError, NobodyLeadsError, PrerequisiteError
 from causeway.status import ReloadStatus
 
 _log = logging.getLogger("causeway.run")
-_LONGEST: Final = 200  # bytes of who asks
+_LONGEST: Final = 200  # bytes of the caller's name
 _READ_S: Final = 10.0
 _DIRECTORY: Final = "causeway"
 
@@ -41,15 +41,15 @@ class Reloaded(NamedTuple):
 
 @contextmanager
 def open_door(file: Path | None, reload: Callable[[str], Future[ReloadStatus]]) -> Iterator[None]:
-    """Takes calls of `ask_drivers` for `file` while the block lasts. A driver that cannot listen
-    says so in the log, and still takes SIGHUP."""
+    """Accepts calls of `ask_drivers` for `file` while the block lasts. A driver that cannot listen
+    logs that, and still accepts SIGHUP."""
     if file is None:
         yield
         return
     try:
         path = _directory() / f"{_name(file)}.{os.getpid()}.sock"
         listener = socket.socket(socket.AF_UNIX)
-        path.unlink(missing_ok=True)  # of an earlier process with this id
+        path.unlink(missing_ok=True)  # left by an earlier process with this id
         listener.bind(str(path))
         listener.listen()
     except (OSError, CausewayError) as error:
@@ -67,8 +67,8 @@ def open_door(file: Path | None, reload: Callable[[str], Future[ReloadStatus]]) 
 
 
 def ask_drivers(file: Path, by: str, timeout_s: float) -> list[Reloaded]:
-    """Has each driver of `file` on this machine, of this user, read the file again. Raises
-    NobodyLeadsError if there is none, or if one does not answer in time."""
+    """Has each driver of `file` that runs on this machine as this user read the file again. Raises
+    NobodyLeadsError if there is no such driver, or if one does not answer in time."""
     found = []
     for path in sorted(_directory().glob(f"{_name(file)}.*.sock")):
         pid = int(path.name.split(".")[1])
@@ -131,14 +131,16 @@ def _answer(connection: socket.socket, reload: Callable[[str], Future[ReloadStat
 
 
 def _name(file: Path) -> str:
-    """Of the path of `file` without symbolic links in its directory. The file itself may be one: a
-    Kubernetes ConfigMap replaces what it leads to."""
+    """The part of a socket's name that identifies `file`: a hash of its path, without symbolic
+    links in the directory. The file itself may be a link: a Kubernetes ConfigMap replaces the file
+    that the link leads to."""
     path = file.absolute()
     return hashlib.sha256(os.fsencode(path.parent.resolve() / path.name)).hexdigest()[:16]
 
 
 def _directory() -> Path:
-    """Exists, belongs to this user, and only this user may enter it. Raises PrerequisiteError."""
+    """Returns the directory. It exists, belongs to this user, and only this user may enter it.
+    Raises PrerequisiteError."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base and os.path.isdir(base):
         path = Path(base, _DIRECTORY)

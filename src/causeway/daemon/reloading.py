@@ -1,11 +1,11 @@
-"""Takes over a changed file without a restart: notices the change, checks all of the new file, and
-puts it in force as a whole or not at all.
+"""Puts a changed file in force without a restart: notices the change, checks the whole new file,
+and applies all of it or nothing.
 
     a look each second ─► the file, or a file that it refers to, has changed
     SIGHUP, `causeway reload`                                      │
         └──────────────► read ─► compare ─► check ─► put in force ◄┘ with causeway.reload=on-change
 
-With `on-request`, a change that was only noticed renews certificates, keys and passwords, and the
+With `on-request`, a change that was only noticed renews certificates, keys and passwords. The
 status shows that the rest of the file is not in force.
 """
 
@@ -29,28 +29,32 @@ from causeway.status import ReloadResult, ReloadStatus
 
 _log = logging.getLogger("causeway.run")
 _LOOK_S: Final = 1.0
-_AGAIN_S: Final = 10.0  # so often a file is tried again that could not be checked
-_READS: Final = 3  # at most, until no file changes meanwhile
+_AGAIN_S: Final = 10.0  # until a file that could not be checked is tried again
+_READS: Final = 3  # attempts to read all files before one of them changes
 _WARN_S: Final = 24 * 3600.0  # between two warnings of the same certificate
 _THE_FILE: Final = "the changed file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDifference:
-    """What another file changes, one line each. `restart`: the changes that only a restart of the
-    process applies, each with the reason."""
+    """The changes by another file, one line each. `restart`: the changes that need a restart of the
+    process, each with the reason."""
 
     changes: tuple[str, ...] = ()
     restart: tuple[str, ...] = ()
 
 
 class Reloader:
-    """`compare` tells what differs between the settings in force and others. `check` looks at all
-    of the new settings and raises CausewayError if they cannot be used; its result goes to `apply`,
-    which puts them in force, and returns the flows that do not yet work by them. `on_renewed` gets
-    the settings of clients with new credentials, by key, and all settings in force, which have
-    them, `on_noted` why the changed file is not in force, or None. `reach` raises CausewayError if
-    a cluster refuses new credentials."""
+    """The callbacks:
+
+    `compare`    returns the differences between the settings in force and others
+    `check`      checks all new settings; raises CausewayError if they cannot be used
+    `apply`      puts the result of `check` in force; returns the flows that do not use it yet
+    `on_renewed` gets the settings of clients with new credentials, by key, and all settings in
+                 force, which contain them
+    `on_noted`   gets the reason why the changed file is not in force, or None
+    `reach`      raises CausewayError if a cluster refuses new credentials
+    """
 
     def __init__(
         self,
@@ -72,10 +76,10 @@ class Reloader:
         self._on_renewed, self._on_noted, self._reach = on_renewed, on_noted, reach
         self._seen: Mapping[Path, Stamp] | None = None  # at the last look, if that found a change
         self._only_others = False  # only files that the file refers to have changed
-        self._found: Settings | None = None  # what was read last
+        self._found: Settings | None = None  # the newest settings that were read
         self._again_at: float | None = None
         self._trouble = ""
-        self._asked: list[tuple[str, Future[ReloadStatus]]] = []  # and not answered
+        self._asked: list[tuple[str, Future[ReloadStatus]]] = []  # requests without an answer
         self._come = threading.Event()
         self._warn_at = 0.0
         self._stop = threading.Event()
@@ -87,15 +91,15 @@ class Reloader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Cancels what was asked for."""
+        """Ends the thread, and cancels the requests that have no answer yet."""
         self._stop.set()
         self._come.set()
         for _, future in list(self._asked):
             future.cancel()
 
     def ask(self, by: str) -> Future[ReloadStatus]:
-        """Has the file read now, as `by` wishes, such as `SIGHUP`. The result has the outcome.
-        It is cancelled if the run ends before. Any thread may call it."""
+        """Has the file read now. `by`: who wishes it, such as `SIGHUP`. The future gets the
+        outcome. It is cancelled if the run ends first. Any thread may call it."""
         future: Future[ReloadStatus] = Future()
         self._asked.append((by, future))
         self._come.set()
@@ -119,7 +123,7 @@ class Reloader:
             self._come.clear()
 
     def turn(self) -> None:
-        """Does what was asked for, or looks at the files once."""
+        """Carries out the requests; if there are none, looks at the files once."""
         asked = list(self._asked)
         by = asked[-1][0] if asked else _THE_FILE
         try:
@@ -138,14 +142,14 @@ class Reloader:
                     future.set_result(self.status)
 
     def _follow(self) -> None:
-        """Does what the settings in force say about a change that was only noticed."""
+        """Does what the settings in force say about a change of the file without a request."""
         if self._running.run.reload != "on-change":
             self._renew()
             return
         others = self._only_others
         self._reload(_THE_FILE)
         if others and self.status.reason is not None and self._found is not None:
-            # A renewed certificate must not wait for a mistake that was there before.
+            # A renewed certificate must not wait until an older mistake in the file is corrected.
             self._renew_credentials(self._found)
 
     def _fail(self, by: str, error: CausewayError) -> None:
@@ -156,8 +160,8 @@ class Reloader:
             self._again_at = time.monotonic() + _AGAIN_S
 
     def _is_due(self) -> bool:
-        """Whether files have changed, and were the same at two looks: a file may be half written.
-        Or whether it is time for another attempt."""
+        """Whether files have changed and were equal at two looks (a file may be half written), or
+        whether the time for another attempt has come."""
         now = {path: stamp_of(path) for path in self._files}
         if now == self._files:
             self._seen = None
@@ -255,8 +259,7 @@ class Reloader:
             _log.warning("file not in force", extra={**about, "reason": status.reason})
 
     def _renew(self) -> None:
-        """Renews credentials by the changed file. Logs what cannot be used; the next change tries
-        again."""
+        """Renews credentials from the changed file. Logs an error; the next change tries again."""
         found = self._read()
         if isinstance(found, CausewayError):
             self._not_renewed(found)
@@ -275,7 +278,7 @@ class Reloader:
         self._on_noted(None)
 
     def _renew_credentials(self, found: Settings) -> bool:
-        """Whether the clients have all credentials of `found`."""
+        """Returns whether the clients have all credentials of `found`."""
         try:
             for new in self._clients.renewable(found).values():
                 self._reach(new)

@@ -1,4 +1,4 @@
-"""The directives of a link that act once, and are not carried out yet."""
+"""The directives of a link that act once and are not carried out yet."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from causeway.link_topics import Directive, RestartDirective, Scope, StepDownDir
 
 @dataclass(slots=True)
 class Requests:
-    """Not thread-safe. If the settings of a link change, they go on with the next executor."""
+    """Not thread-safe. If the settings of a link change, the next executor takes them over."""
 
     restarts: set[Scope] = field(default_factory=set)
-    adopts: set[Scope] = field(default_factory=set)  # of restarts that acknowledge lost records
-    translates: set[Scope] = field(default_factory=set)  # of restarts that do not keep offsets
-    refills: dict[Scope, str] = field(default_factory=dict)  # topics, by the id on the target
+    adopts: set[Scope] = field(default_factory=set)  # restarts that acknowledge lost records
+    translates: set[Scope] = field(default_factory=set)  # restarts that do not keep offsets
+    refills: dict[Scope, str] = field(default_factory=dict)  # topics, with their id on the target
     looking: set[Scope] = field(default_factory=set)  # let go of; the next look takes them up
     chosen: bool = False  # the chosen topics changed: a look has to follow
     asked_at: float = 0.0  # monotonic time of the newest restart
@@ -28,8 +28,8 @@ class Requests:
         return bool(self.restarts or self.refills or self.looking or self.chosen)
 
     def restarting(self, for_s: float) -> bool:
-        """Whether a restart, or the look after it, is still to come; requested at most `for_s`
-        ago."""
+        """Whether a restart, or the look after it, is still to come. False if the newest restart
+        was requested more than `for_s` ago."""
         recent = time.monotonic() - self.asked_at < for_s
         return recent and bool(self.restarts or self.refills or self.looking)
 

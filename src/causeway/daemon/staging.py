@@ -1,10 +1,10 @@
-"""The stages of transforms: checked once Spark is up, launched where lanes want them.
+"""The stages of transforms: checked once Spark is up, launched for the lanes that want them.
 
 Spark is up ─► each transform is analysed ─► its partitions are given to lanes
 lanes ask for stages, with their addresses ─► launched, stopped, launched again
 
 Lanes carry out some rules without Spark if records are plain. Spark analyses such rules with their
-first stage: they were checked with the settings, and their records need not wait.
+first stage: the settings' checks have covered them, and their records need not wait for Spark.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from causeway.transform.rules import Shortcut
 
 _log = logging.getLogger("causeway.run")
-_DEATH_S = 3.0  # so long after a failed call a JVM may turn out to be dead
+_DEATH_S = 3.0  # after a failed call, the time in which a JVM may turn out to be dead
 _AT_ONCE = (
     8  # stages: if there are more, stages that few records need start with their first record
 )
-_TROUBLED_S = 90.0  # so long the end of a stage is shown
+_TROUBLED_S = 90.0  # the end of a stage is shown for this time
 Prepare = Callable[[Any, TransformSettings], "PreparedTransform"]
 
 
@@ -53,7 +53,7 @@ class Staging:
         self._prepare = prepare or _Prepare()
         self._spark: Spark | None = None
         self._stages: Stages | None = None
-        self._running: dict[str, str] = {}  # stages' keys, with the addresses of their lanes
+        self._running: dict[str, str] = {}  # keys of stages, with the addresses of their lanes
         self._checked: set[str] = set()
         self._failure: CausewayError | None = None
         self._lock = threading.Lock()
@@ -65,14 +65,15 @@ class Staging:
         return bool(self._transforms)
 
     def lacks(self, transforms: Iterable[Transform]) -> list[Transform]:
-        """Those of `transforms` that are not among these yet."""
+        """Returns those of `transforms` that were not added yet."""
         return [each for each in transforms if each.key not in self._transforms]
 
     def check(
         self, spark: Spark | None, transforms: Iterable[Transform]
     ) -> dict[str, PreparedTransform]:
-        """Analyses those of `transforms` that need it; the results by their keys. Any thread may
-        call it. Raises ConfigError, and another CausewayError while Spark does not answer."""
+        """Analyses those of `transforms` that need it. Returns the results by their keys. Any
+        thread may call it. Raises ConfigError, and another CausewayError while Spark does not
+        answer."""
         found = {}
         for each in transforms:
             if each.shortcut() is not None:
@@ -86,8 +87,8 @@ class Staging:
     def adopt(
         self, transforms: Iterable[Transform], prepared: Mapping[str, PreparedTransform]
     ) -> None:
-        """Adds `transforms`, which `check` has `prepared`. The earlier ones stay as long as lanes
-        want them."""
+        """Adds `transforms`, which `check` has `prepared`. The earlier transforms stay as long as
+        lanes want them."""
         for each in self.lacks(transforms):
             if (shortcut := each.shortcut()) is not None:
                 self._shortcuts[each.key] = shortcut
@@ -98,7 +99,7 @@ class Staging:
 
     def step(self, spark: Spark) -> None:
         """Launches the stages that lanes want. Raises ConfigError for a transform that cannot be
-        used. After the death of a JVM, `spark` is another one."""
+        used. `spark` is another object after the death of a JVM."""
         if not self._transforms:
             return
         if spark is not self._spark:
@@ -120,15 +121,15 @@ class Staging:
                 self._running[key] = stage.address
 
     def running(self) -> Mapping[str, int]:
-        """How many stages of each transform are wanted, by the transform's key."""
+        """Returns the number of wanted stages, by the transform's key."""
         counts = dict.fromkeys(self._transforms, 0)
         for key in list(self._running):
             counts[without_lane(key)] += 1
         return counts
 
     def troubles(self) -> Mapping[str, str]:
-        """By the transform's key: the reason why its stages wait, or why the last one ended
-        recently."""
+        """Returns, by the transform's key, the reason why its stages wait, or why the last one
+        ended recently."""
         since = time.monotonic() - _TROUBLED_S
         with self._lock:
             found = {key: reason for key, (at, reason) in self._troubles.items() if at > since}
@@ -189,7 +190,7 @@ class Staging:
             self._open(transform, prepared.work.shortcut)
 
     def _is_gone(self, spark: Spark) -> bool:
-        """Whether `spark` has died, which shows a moment after its calls fail."""
+        """Whether `spark` has died. This shows a moment after its calls fail."""
         until = time.monotonic() + _DEATH_S
         while time.monotonic() < until:
             if spark is not self._spark or spark.death is not None:
@@ -207,11 +208,11 @@ class Staging:
 
 class _Prepare:
     """Analyses a transform once for each session. Raises ConfigError. A schema registry that does
-    not answer does not prevent the start: the workers wait for it."""
+    not answer does not prevent the start: the workers wait for the registry."""
 
     def __init__(self) -> None:
-        self._silent: set[str] = set()  # asked once: many transforms may share one
-        # Stages run the checked plan: the analysis takes seconds in a new JVM.
+        self._silent: set[str] = set()  # registries, asked once: many transforms may share one
+        # Stages run the checked plan, because the analysis takes seconds in a new JVM.
         self._made: dict[int, tuple[Any, TransformSettings, PreparedTransform]] = {}
 
     def __call__(self, session: Any, transform: TransformSettings) -> PreparedTransform:

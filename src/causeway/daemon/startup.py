@@ -1,5 +1,5 @@
 """Checks at the start of a run: clusters answer, brokers have the APIs that a link needs, a first
-lane connects; and which errors of a first start may pass by themselves."""
+lane connects. Decides which errors of a first start may pass by themselves."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from causeway.wire import codes
 _run_log = logging.getLogger("causeway.run")
 _log = logging.getLogger("causeway.link")
 _TICK_S: Final = 0.05
-_LATE_S: Final = 5.0  # links whose clusters answer wait for the other clusters for so long
-_APIS_S: Final = 5.0  # a cluster that does not answer delays the start for so long
+_LATE_S: Final = 5.0  # links whose clusters answer wait for the other clusters for this time
+_APIS_S: Final = 5.0  # a cluster that does not answer delays the start by this time at most
 PATIENCE_S = 60.0  # the restart of a broker takes less
 _FAILING_S: Final = 60.0  # until a bounded run ends, if its lanes end before they connect
 _DIFFERS_S: Final = 30.0
@@ -36,9 +36,9 @@ _SILENT_S: Final = 600.0  # if no lane starts: a Spark cluster may have no free 
 
 
 def await_clusters(links: Iterable[Sides], stop: threading.Event, *, every: bool) -> bool:
-    """Waits until the clusters of one link have answered, or those of `every` link. Returns False
-    after `stop`. Links whose clusters do not answer continue to try, and report it. Raises
-    CausewayError if no link can work: a wrong address must not look like an outage."""
+    """Waits until all clusters of one link have answered, or of `every` link. Returns False after
+    `stop`. Links whose clusters do not answer continue to try, and report it. Raises CausewayError
+    if no link can work: a wrong address must not look like an outage."""
     needs = [(one.source, one.target, one.source_admin, one.target_admin) for one in links]
     clusters = dict.fromkeys(cluster for each in needs for cluster in each)
     pool = ThreadPoolExecutor(max(1, len(clusters)))
@@ -50,7 +50,7 @@ def await_clusters(links: Iterable[Sides], stop: threading.Event, *, every: bool
         errors = {each: error for each, error in results.items() if error is not None}
         if errors and (every or not any(errors.keys().isdisjoint(each) for each in needs)):
             for cluster in clusters:
-                cluster.close()  # which ends the checks
+                cluster.close()  # this ends the checks
             raise next(iter(errors.values()))
         if len(results) == len(checks):
             break
@@ -121,14 +121,14 @@ class Patience:
         return time.monotonic() - self._since < PATIENCE_S
 
     def lasting(self, errors: Sequence[CausewayError]) -> list[CausewayError]:
-        """Those of a look's `errors` that cannot pass by themselves."""
+        """Returns those of a look's `errors` that cannot pass by themselves."""
         if not errors:
             self._since = None
         return [each for each in errors if not self.may_pass(each)]
 
     @property
     def waits(self) -> bool:
-        """Whether there was an error that may still pass, or that did not pass in time."""
+        """Whether there was an error that may still pass, or that has not passed in time."""
         return self._since is not None
 
 
@@ -145,7 +145,7 @@ class OtherFile:
     _logged: bool = False
 
     def looks(self, leaders: str | None, ours: str | None) -> bool:
-        """Whether the files differ, by the hashes of the flow's settings; None: unknown."""
+        """Whether the files differ, by the hashes of the flow's settings. None if unknown."""
         if leaders is None or leaders == ours:
             self._since, self._logged = None, False
             return False

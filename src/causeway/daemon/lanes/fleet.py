@@ -1,13 +1,13 @@
 """The lanes of this process, and which of them relays which partition.
 
-A partition belongs to one lane at a time. The next lane gets it only after the last one reported
-its end (`final`, Drained), or is known to be dead, or after its lease has expired by our clock:
+A partition belongs to one lane at a time. The next lane gets it only after the earlier lane has
+reported its end (`final`, Drained), is known to be dead, or has lost its lease by our clock:
 
     lane    report at its time t ────────────► sends nothing after t + lease
     driver          └► echo of t, at our time u ≥ t: nothing comes after u + lease
 
-The sequences protect the target's log even against a mistake here: it would only cost both lanes a
-recovery.
+Even if this failed, the sequences would protect the target's log: a mistake would only cost both
+lanes a recovery.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from causeway.relay import (
 from causeway.status import LaneStatus
 
 _log = logging.getLogger("causeway.fleet")
-MARGIN = 1.02  # of the lease: the clocks of two machines may differ in speed
+MARGIN = 1.02  # times the lease: the clocks of two machines may differ in speed
 
 
 class Fleet:
@@ -95,26 +95,26 @@ class Fleet:
             self._listeners.attach(link, sink, on_waiting)
 
     def detach(self, link: str) -> None:
-        """Forgets the link, which has ended, and its limits."""
+        """Forgets the link and its limits, after the link has ended."""
         with self._lock:
             self._listeners.detach(link)
             self._limit(link, {})
 
     def add(self, assignments: Iterable[Assignment], *, held: bool = False) -> None:
-        """Assigns partitions to lanes from now on. `held`: only after they are added again."""
+        """Assigns partitions to lanes from now on; if `held`, only after they are added again."""
         with self._lock:
             self._rebalancing.note_change()
             for assignment in assignments:
                 tracked = self._tracked.setdefault(assignment.key, Tracked(assignment=assignment))
                 tracked.assignment, tracked.removed, tracked.held = assignment, False, held
-                # If a lane still has it, it is placed after that lane releases it.
+                # If a lane still has it, the next lane gets it after that lane releases it.
                 if tracked.lane is None and not held:
                     self._waiting[assignment.key] = None
             self._place()
 
     def limit(self, link: str, limits: Mapping[str | None, int]) -> None:
-        """The limits of `link` by source topic, and in total by None, in bytes/s. Those of a link
-        that has ended have no effect."""
+        """Sets the limits of `link` in bytes/s, by source topic; the key None has the limit of the
+        whole link. Does nothing for a link that has ended."""
         with self._lock:
             if link in self._listeners:
                 self._limit(link, limits)
@@ -124,7 +124,7 @@ class Fleet:
         self._throttling.send_shares(self._usable(), self._tracked)
 
     def open(self, stages: Iterable[tuple[StageSpec, int]]) -> None:
-        """Opens stages, each with its number of lanes. Their partitions wait for that."""
+        """Opens stages, each with its number of lanes. Their partitions wait until this is done."""
         with self._lock:
             for stage, lanes in stages:
                 self._homes.open(stage, lanes)
@@ -132,8 +132,8 @@ class Fleet:
 
     def remove(self, keys: Collection[Key], timeout_s: float) -> bool:
         """Removes partitions. Returns once no lane has any of them and `sink` has their last
-        reports; False if that took longer than `timeout_s`. It still happens, at the latest when
-        the lease of their lane has expired."""
+        reports. Returns False if that takes longer than `timeout_s`. Even then it happens later, at
+        the latest when the lease of their lane has expired."""
         with self._lock:
             for key in keys:
                 if (tracked := self._tracked.get(key)) is not None:
@@ -143,9 +143,9 @@ class Fleet:
             return self._revoke(keys, timeout_s)
 
     def recall(self, keys: Collection[Key], timeout_s: float) -> dict[Key, bool]:
-        """Takes partitions from their lanes until they are added again. Their counts go on, unlike
-        after `remove`. Returns those that no lane has any more, and whether the lane had no
-        unanswered batch."""
+        """Takes partitions from their lanes until they are added again. Unlike after `remove`,
+        their counts go on. Returns the partitions that no lane has any more, each with whether its
+        lane had no unanswered batch."""
         with self._lock:
             for key in keys:
                 if (tracked := self._tracked.get(key)) is not None:
@@ -156,13 +156,13 @@ class Fleet:
             return {key: self._tracked[key].assignment.settled for key in free}
 
     def on_lanes(self, keys: Collection[Key]) -> set[Key]:
-        """Those of `keys` that a lane still has."""
+        """Returns those of `keys` that a lane still has."""
         with self._lock:
             known = ((key, self._tracked.get(key)) for key in keys)
             return {key for key, each in known if each is not None and each.lane is not None}
 
     def tell(self, ended: StageEnded) -> None:
-        """Informs the lane of the stage."""
+        """Tells the lane of a stage that the stage has ended."""
         with self._lock:
             for lane in self._lanes.values():
                 if ended.key in lane.stages:
@@ -174,7 +174,7 @@ class Fleet:
         treatments: Mapping[str, tuple[TreatmentStep, ...]] | None = None,
         gone: Collection[str] = (),
     ) -> None:
-        """Give lanes new certificates and passwords of these clusters, by key, new clusters, and
+        """Gives lanes new settings of clusters (certificates, passwords, new clusters) by key, and
         new `treatments` by link. No partition uses the clusters with the keys `gone` any more."""
         with self._lock:
             self._clusters, message = renewed(self._clusters, changed, treatments, gone)
@@ -253,7 +253,7 @@ class Fleet:
             self._changed.notify_all()
 
     def on_lane_ended(self, number: int, reason: str, returned: bool) -> None:
-        """The job of lane `number` ended. If its function has `returned`, it sends no more."""
+        """Notes that a lane's job ended. If its function has `returned`, the lane sends no more."""
         with self._lock:
             if not self._draining:
                 self.trouble = f"lane {number} ended: {reason}"
@@ -264,7 +264,7 @@ class Fleet:
                     self._rebalancing.note_change()
 
     def tick(self) -> None:
-        """To be called several times a second."""
+        """Call this several times a second."""
         lost: list[Key] = []
         with self._lock:
             now = time.monotonic()
@@ -312,7 +312,7 @@ class Fleet:
 
     @property
     def connected(self) -> int:
-        """How many lanes."""
+        """The number of connected lanes."""
         with self._lock:
             return sum(not lane.closed for lane in self._lanes.values())
 
@@ -330,7 +330,7 @@ class Fleet:
             return {key: stage for lane in self._working() for key, stage in lane.stages.items()}
 
     def _revoke(self, keys: Collection[Key], timeout_s: float) -> bool:
-        """Returns once no lane has any of `keys`; False if that took longer."""
+        """Returns once no lane has any of `keys`. Returns False if that takes longer."""
         deadline = time.monotonic() + timeout_s
         by_lane = defaultdict[ConnectedLane, list[Key]](list)
         for key in keys:
@@ -393,7 +393,7 @@ class Fleet:
             placing.hand_over(lanes[number], assignments, self._homes)
 
     def _usable(self) -> dict[int, ConnectedLane]:
-        """The connected lanes by number; the newest if a closing one has the same number."""
+        """The connected lanes by number; the newer lane if a closing one has the same number."""
         return {lane.number: lane for lane in self._working()}
 
     def _working(self) -> list[ConnectedLane]:

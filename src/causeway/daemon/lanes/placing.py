@@ -1,14 +1,14 @@
 """Decides which lane gets which partition, moves partitions between lanes, and splits throttles.
 
-A partition weighs the bytes/s that it relays, plus a floor for the cost of an idle one. A partition
-moves only if that removes a good part of a real imbalance: a moved partition pauses for a moment.
+The weight of a partition is the bytes/s that it relays, plus a floor for the cost of an idle one. A
+partition moves only if that removes a good part of a real imbalance, because it pauses meanwhile.
 
 A stage costs a Spark task, two Python workers and seconds to warm up. So the partitions of a
 transform stay together on the few lanes that the transform may have (its homes), and never move for
 balance.
 
 Each lane gets a share of each throttle. Lanes that lag get equal shares. A lane that keeps up gets
-what it uses and a little more. The sum of the shares is the limit, at any time.
+a little more than it uses. At any time, the sum of the shares is the limit.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ASSIGNED_AT_ONCE = 500  # assignments in a message
 GATHER_S = 1.0
 _REBALANCE_S = 10.0
 RESPLIT_S: Final = 1.0
-_IDLE: Final = 0.02  # of the limit, for all lanes together that have no records to read
+_IDLE: Final = 0.02  # of an equal share, for a lane that reads no records
 _MORE: Final = 1.25  # times its use, for a lane that keeps up
-_SAME: Final = 0.05  # a share that grows by less is not sent
+_SAME: Final = 0.05  # a share that grows by less than this part is not sent
 _AT_REST = (State.STOPPED, State.DONE)
 
 _Scope = tuple[str, str | None]  # link, and topic of its source
@@ -44,7 +44,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 def spread(new: Iterable[tuple[K, float]], loads: Mapping[int, float]) -> dict[K, int]:
-    """A lane for each of `new` (key, weight): the heaviest first, each to the least loaded lane.
+    """Returns a lane for each of `new` (key, weight). The heaviest comes first, and each goes to
+    the lane with the least load.
 
     Equal weights keep their order, so that a topic's partitions are spread over the lanes.
     """
@@ -63,8 +64,9 @@ def even_out(
     least: float = FRESH,
     fixed: Mapping[int, float] = MappingProxyType({}),
 ) -> dict[K, int]:
-    """The partitions to move, each with its new lane. Empty if the load is even enough: no two
-    lanes differ by more than `least` and by more than TOLERANCE. `fixed`: loads that stay."""
+    """Returns the partitions to move, each with its new lane. Empty if the load is even enough: no
+    two lanes differ by more than `least` and by more than TOLERANCE. `fixed`: load of each lane
+    that cannot move."""
     if len(lanes) < 2:
         return {}
     held = {lane: dict(partitions) for lane, partitions in lanes.items()}
@@ -77,7 +79,7 @@ def even_out(
         difference = loads[heaviest] - loads[lightest]
         if difference <= tolerated:
             break
-        # The move that leaves the two lanes nearest to each other; half the difference is ideal.
+        # The best move leaves the two lanes nearest to each other; half the difference is ideal.
         best = min(
             (key for key in held[heaviest] if key not in found),
             key=lambda key: abs(held[heaviest][key] - difference / 2),
@@ -113,8 +115,8 @@ class StageHomes:
         return key in self._homes
 
     def at(self, key: str, usable: Collection[int]) -> Sequence[int]:
-        """The lanes of stage `key`: its earlier lanes that are still `usable`, and then those that
-        are home to the fewest stages."""
+        """Returns the lanes of stage `key`: its earlier lanes that are still `usable`, and then the
+        lanes that are home to the fewest stages."""
         home = self._homes[key]
         home.at = [lane for lane in home.at if lane in usable]
         for _ in range(min(home.lanes, len(usable)) - len(home.at)):
@@ -124,7 +126,7 @@ class StageHomes:
         return home.at
 
     def stage(self, key: str, lane: int) -> StageSpec:
-        """The message about the stage for `lane`."""
+        """Returns the message about the stage for `lane`."""
         return self._homes[key].stage.replace(key=at_lane(key, lane))
 
 
@@ -150,7 +152,7 @@ class Gathering:
         self._until = time.monotonic() + GATHER_S
 
     def waits_for_more(self, lanes: int) -> bool:
-        """Whether partitions still wait, with so many lanes connected."""
+        """Whether partitions still wait if `lanes` lanes are connected."""
         if not lanes or lanes >= self.expected:
             self._until = 0.0
             return not lanes
@@ -166,7 +168,7 @@ def place(
     lanes: Mapping[int, ConnectedLane],
     homes: StageHomes,
 ) -> dict[Key, int]:
-    """A lane for each of `waiting`, except those whose stage is not open yet."""
+    """Returns a lane for each of `waiting`, except those whose stage is not open yet."""
     placed: dict[Key, int] = {}
     plain: list[Key] = []
     staged: dict[str, list[Key]] = {}
@@ -189,7 +191,7 @@ def place(
 
 
 def _load(tracked: Mapping[Key, Tracked], lane: ConnectedLane, stage: str | None = None) -> float:
-    """The weight of the partitions that go through `stage`, or of all."""
+    """Returns the weight of the lane's partitions that go through `stage`, or of all if None."""
     return sum(
         tracked[key].weight
         for key in lane.partitions
@@ -198,7 +200,7 @@ def _load(tracked: Mapping[Key, Tracked], lane: ConnectedLane, stage: str | None
 
 
 def hand_over(lane: ConnectedLane, assignments: Sequence[Assignment], homes: StageHomes) -> None:
-    """Sends `assignments` to `lane`, and first the stages that they need."""
+    """Sends `assignments` to `lane`, after the stages that they need."""
     needed = {each.transform for each in assignments if each.transform is not None}
     if new := needed - lane.known_stages:
         stages = tuple(homes.stage(key, lane.number) for key in sorted(new))
@@ -216,8 +218,8 @@ def _at(assignment: Assignment, lane: int) -> Assignment:
 
 
 def moves(tracked: Mapping[Key, Tracked], lanes: Mapping[int, ConnectedLane]) -> dict[Key, int]:
-    """The partitions that should move, each with the number of its new lane. Partitions that go
-    through a stage stay."""
+    """Returns the partitions that should move, each with the number of its new lane. Partitions
+    that go through a stage do not move."""
     held: dict[int, dict[Key, float]] = {number: {} for number in lanes}
     fixed = dict.fromkeys(lanes, 0.0)
     for number, lane in lanes.items():
@@ -235,9 +237,9 @@ def moves(tracked: Mapping[Key, Tracked], lanes: Mapping[int, ConnectedLane]) ->
 
 
 class Rebalancing:
-    """Moves partitions every ten seconds, one step at a time: their lanes let go of them first. It
-    looks at all partitions, so it skips a round if nothing has changed since the last look that
-    found no move. Not thread-safe; times are monotonic."""
+    """Moves partitions every ten seconds, in two steps: first their lanes let go of them. A round
+    looks at all partitions. So a round is skipped if the last one found no move and nothing has
+    changed since. Not thread-safe; times are monotonic."""
 
     def __init__(self) -> None:
         self._at = 0.0
@@ -248,7 +250,7 @@ class Rebalancing:
         self._changed = True
 
     def soon(self, at: float) -> None:
-        """Looks at `at` at the latest."""
+        """Makes the next round happen at `at` at the latest."""
         self._at = min(self._at, at)
         self._changed = True
 
@@ -275,14 +277,14 @@ class Rebalancing:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The use of a throttle by a lane: bytes/s that it reads, and whether it lags."""
+    """A lane's use of a throttle: the bytes/s that it reads, and whether it lags."""
 
     bytes_per_s: float = 0.0
     lags: bool = False
 
 
 def split(limit: float, uses: Mapping[int, Use]) -> dict[int, float]:
-    """Bytes/s for each lane, `limit` in all."""
+    """Returns the bytes/s for each lane; their sum is `limit`."""
     even = limit / len(uses)
     lagging = [lane for lane, use in uses.items() if use.lags]
     if not lagging:
@@ -305,14 +307,14 @@ class Throttling:
         self._sent: dict[ConnectedLane, dict[_Scope, float]] = {}
 
     def limit(self, link: str, limits: Mapping[str | None, int]) -> None:
-        """Sets the limits of `link` by topic, and in total by None."""
+        """Sets the limits of `link` by topic. The key None has the limit of the whole link."""
         kept = {scope: rate for scope, rate in self._limits.items() if scope[0] != link}
         self._limits = kept | {(link, topic): rate for topic, rate in limits.items()}
 
     def send_shares(
         self, lanes: Mapping[int, ConnectedLane], tracked: Mapping[Key, Tracked]
     ) -> None:
-        """Sends each lane its shares, if they differ from those that it has."""
+        """Sends each lane its shares, if they differ from the shares that it has."""
         if not lanes or not (self._limits or self._sent):
             return
         uses = self._uses(lanes, tracked)

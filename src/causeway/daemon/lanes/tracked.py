@@ -1,4 +1,4 @@
-"""The facts about each lane and each partition, and questions to lanes."""
+"""The known facts about each lane and each partition, and questions to lanes."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from causeway.status import LaneStatus
 _log = logging.getLogger("causeway.fleet")
 C = TypeVar("C", Transformed, Filled)
 Key = tuple[str, str, int]  # link, topic and partition of the source
-_CROWDED = (  # it accepts fewer connections than wanted
+_CROWDED = (  # the broker accepts fewer connections than the lane wants
     "broker takes no more connections of this machine: goes on with fewer (max.connections.per.ip?)"
 )
 _SMALL_REQUESTS = (
     "broker closes connections after large requests: sends it smaller ones "
     "(socket.request.max.bytes? set producer.max.request.size of its cluster)"
 )
-REPORT_INTERVAL_S = 1.0  # between reports, or a quarter of the lease if that is shorter
+REPORT_INTERVAL_S = 1.0  # a quarter of the lease if that is shorter
 _BUFFER_BYTES = 64 << 20  # of a lane
 _FAR_BUFFER_BYTES = 256 << 20  # of a lane whose source is far away
 _SMOOTHING = 0.3  # weight of a new rate in the average, per second
 FLOOR = 20_000.0  # bytes/s: the weight of an idle partition
-_STAGED = 2.0  # records of a stage pass their lane twice, to the stage and back
+_STAGED = 2.0  # the records of a stage pass their lane twice: to the stage and back
 
 
 def first_message(
@@ -57,7 +57,7 @@ def first_message(
     clusters: Mapping[str, ClientSettings],
     treatments: Mapping[str, tuple[TreatmentStep, ...]],
 ) -> Clusters:
-    """The first message to a lane."""
+    """Returns the first message to a lane."""
     return Clusters(
         clusters={key: to_wire(settings) for key, settings in clusters.items()},
         lease_s=run.lease_s,
@@ -76,7 +76,7 @@ def renewed(
     treatments: Mapping[str, tuple[TreatmentStep, ...]] | None,
     gone: Collection[str],
 ) -> tuple[Clusters, Renewed]:
-    """The first message to a lane from now on, and the message for the lanes that had `before`."""
+    """Returns the new first message to a lane, and the message for the lanes that got `before`."""
     news = {key: to_wire(settings) for key, settings in changed.items()}
     known = {**before.clusters, **news}
     after = structs.replace(
@@ -107,7 +107,7 @@ class ConnectedLane:
     number: int
     host: str
     pid: int
-    process: str | None  # when it started, where it runs on this machine
+    process: str | None  # when it started, if it runs on this machine
     lease_from: float  # our clock, at the last echo
     partitions: set[Key] = field(default_factory=set)
     known_stages: set[str] = field(default_factory=set)  # their keys
@@ -121,7 +121,7 @@ class ConnectedLane:
     small_requests: frozenset[str] = frozenset()
 
     def note_brokers(self, report: LaneReport) -> None:
-        """Logs each broker that a lane handles with care since now."""
+        """Logs each broker for which the lane has newly reduced its connections or requests."""
         for brokers, known, text in (
             (report.crowded, self.crowded, _CROWDED),
             (report.small_requests, self.small_requests, _SMALL_REQUESTS),
@@ -132,7 +132,7 @@ class ConnectedLane:
         self.small_requests = frozenset(report.small_requests)
 
     def is_over(self, lease_s: float) -> bool:
-        """Whether the lane, which is no longer connected, can send nothing any more."""
+        """Whether this lane, which is no longer connected, can send nothing any more."""
         return (
             self.over
             or not self.partitions
@@ -141,8 +141,8 @@ class ConnectedLane:
         )
 
     def be_silent(self, passed_s: float, most_s: float) -> None:
-        """Notes `passed_s` more seconds without a report. After `most_s` in all, drops the
-        connection and ends the process."""
+        """Adds `passed_s` seconds without a report. After `most_s` in all, drops the connection and
+        ends the process."""
         self.silent_s += passed_s
         if self.silent_s > most_s:
             _log.warning("lane fell silent", extra={"lane": self.number, "pid": self.pid})
@@ -173,7 +173,7 @@ class Tracked:
     held: bool = False  # no lane gets it before it is added again
     report: FlowReport | None = None
     reported_at: float = 0.0
-    records: int = 0  # of lanes before this one
+    records: int = 0  # that earlier lanes relayed
     bytes: int = 0
     recoveries: int = 0
     transformed: Transformed | None = None
@@ -229,12 +229,12 @@ class Tracked:
 
 
 def plus(one: C | None, other: C | None) -> C | None:
-    """The sum of both counts."""
+    """Returns the sum of both counts."""
     return one or other if one is None or other is None else one.plus(other)
 
 
 def _with_newest(assignment: Assignment, report: FlowReport) -> Assignment:
-    """`assignment` with the pairs of `report`, unless it has been claimed again since."""
+    """Returns `assignment` with the pairs of `report`, unless there is a new claim since then."""
     before = [outlet.producer_id for outlet in assignment.outlets]
     if [outlet.producer_id for outlet in report.outlets] != before:
         return assignment
@@ -251,7 +251,7 @@ OnWaiting = Callable[[Collection[Key]], None]
 
 
 class Listeners:
-    """The links that hear about their own partitions: see Fleet.attach. Not thread-safe."""
+    """The links that get reports of their own partitions, see Fleet.attach. Not thread-safe."""
 
     def __init__(self) -> None:
         self._by_link: dict[str, tuple[Sink, OnWaiting]] = {}
@@ -286,7 +286,7 @@ _Answer = dict[int, int] | CausewayError
 
 class LaneLookups:
     """Asks lanes for target offsets of transformed partitions: only a lane can compute such a
-    series again, through its stage. The answer may take a while; late answers are dropped.
+    series again, through its stage. An answer may take a while. Late answers are dropped.
 
     Thread-safe. `connect` returns the lane that has a partition; None if no lane has it."""
 

@@ -1,4 +1,4 @@
-"""Prepares partitions that keep their offsets, before they begin."""
+"""Prepares partitions that keep their offsets, before their mirrors begin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from causeway.model import TopicPartition
 from causeway.records import keep
 
 _READ_BYTES = 64 * 1024
-_READS = 100  # of a log without records, before its start is taken
+_READS = 100  # fetches that find no record, after which the start of the log is taken
 
 
 class Beginning(NamedTuple):
@@ -30,15 +30,15 @@ class Beginning(NamedTuple):
 
 
 def prepared(begins: Sequence[Beginning], sides: Sides, found: Found) -> list[Beginning]:
-    """Those of `begins` that can begin now, at their first records. For the others `found` gets the
-    error. Raises CausewayError."""
+    """Returns those of `begins` that can begin now, with their first records as the beginning.
+    `found` gets an error for each of the others. Raises CausewayError."""
     raised = [each._replace(begin=_at_first_record(each, sides.source)) for each in begins]
     return _with_room(raised, sides.target_admin, found)
 
 
 def _at_first_record(beginning: Beginning, source: Cluster) -> Begin:
-    """A compacted log may begin with a large gap. Its filler is deleted with the beginning, so that
-    no consumer sees it later."""
+    """A compacted log may begin with a large gap. The filler of this gap would be deleted together
+    with the beginning, so no consumer would see it later."""
     one, begin = beginning.one, beginning.begin
     offsets = one.offsets
     is_first = begin.start <= begin.offsets_from == offsets.log_start
@@ -49,7 +49,7 @@ def _at_first_record(beginning: Beginning, source: Cluster) -> Begin:
             source, one.at, offsets.log_start, offsets.end, committed=one.link.fetch.read_committed
         )
     except CausewayError:
-        return begin  # such as a log that begins later now: its lane meets the error, too
+        return begin  # for example, the log begins later by now: its lane meets the error as well
     is_large = first - begin.start >= one.link.offset_filler_from
     return replace(begin, offsets_from=first) if is_large else begin
 
@@ -57,8 +57,8 @@ def _at_first_record(beginning: Beginning, source: Cluster) -> Begin:
 def first_record(
     source: Cluster, at: TopicPartition, start: int, end: int, *, committed: bool
 ) -> int:
-    """The offset of the first record from `start` on; `start` if there is none below `end`, or
-    none soon. Raises CausewayError."""
+    """Returns the offset of the first record from `start` on. Returns `start` if there is none
+    below `end`, or if it is not found within _READS fetches. Raises CausewayError."""
     position = start
     for _ in range(_READS):
         if position >= end:
@@ -75,8 +75,8 @@ def first_record(
 
 
 def _with_room(begins: Sequence[Beginning], target: Cluster, found: Found) -> list[Beginning]:
-    """A broker refuses to delete records of a topic that is only compacted, so the topic's configs
-    change meanwhile. control/configs.py takes them back afterwards."""
+    """A broker refuses to delete records of a topic that is only compacted. So the topic's configs
+    are changed for this time; control/configs.py restores them afterwards."""
     wanted = {
         one.topic.target
         for one, begin, *_ in begins

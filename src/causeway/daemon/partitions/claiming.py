@@ -66,8 +66,8 @@ class Taken:
 @dataclass(slots=True)
 class Claimer:
     """Takes up the partitions of one link. Remembers the numbers of partitions at the first look: a
-    partition that is created later belongs to the mirror from its first record on. `start_of`: the
-    directive that says where a partition begins."""
+    partition that is created later belongs to the mirror from its first record on. `start_of`
+    returns the directive that says where a partition begins."""
 
     sides: Sides
     link: LinkSettings
@@ -75,19 +75,20 @@ class Claimer:
     leadership: Leadership
     transforms: Transforms
     start_of: Callable[[TopicPartition], ClaimStart | None] = lambda _: None
-    _decided: set[TopicPartition] = field(default_factory=set)  # the wish is done for these
+    _decided: set[TopicPartition] = field(default_factory=set)  # the wish no longer applies to them
     _adopted: set[TopicPartition] = field(default_factory=set)  # by directives
     _translated: set[TopicPartition] = field(default_factory=set)  # by directives
     _first: Mapping[str, int] | None = None
-    # Each tells whether the settings before a reload chose a topic: the wish needs all of them.
+    # Each function says whether the settings before a reload chose a topic. The wish applies only
+    # if all of them did.
     _wished: tuple[Callable[[str], bool], ...] = ()
-    # Of the settings before a reload: the numbers at the first look, and which topics they chose.
+    # From the settings before a reload: the numbers at the first look, and the chosen topics.
     _followed: tuple[Mapping[str, int], Callable[[str], bool]] | None = None
     _copied: Mapping[TopicPartition, Copied] | None = None  # MirrorMaker 2's positions
 
     def wish_of(self, at: TopicPartition) -> Wish:
-        """The wish of a directive; or the command line's, if the partition existed at the first
-        look, is not decided yet, and was not chosen by a reload."""
+        """Returns the wish of a directive. Otherwise the command line's, if the partition existed
+        at the first look, is not decided yet, and was not chosen by a reload."""
         if at in self._adopted:
             return Wish(adopt=True)
         if at in self._translated:
@@ -97,8 +98,8 @@ class Claimer:
         return self.wish if applies else Wish()
 
     def follow(self, before: Claimer, chosen: Callable[[str], bool]) -> None:
-        """Goes on within a run with changed settings. `chosen`: whether the earlier settings chose
-        a topic."""
+        """Continues the run of `before` with changed settings. `chosen`: whether the earlier
+        settings chose a topic."""
         self._decided = before._decided
         if self.wish.acts:
             self._wished = (*before._wished, chosen)
@@ -109,8 +110,8 @@ class Claimer:
             self._followed = before._followed
 
     def _at_first(self, counts: Mapping[str, int]) -> Mapping[str, int]:
-        """The numbers of partitions that count as those of the first look. A topic that a reload
-        has chosen begins as at a start."""
+        """Returns the numbers of partitions that count as those of the first look. A topic that a
+        reload has chosen begins as at a start."""
         if self._followed is None:
             return counts
         earlier, chosen = self._followed
@@ -119,15 +120,15 @@ class Claimer:
         }
 
     def adopt(self, places: Collection[TopicPartition]) -> None:
-        """The next look acts as if the process had been started with --adopt for these alone."""
+        """The next look treats only `places` as if the process had been started with --adopt."""
         self._adopted.update(places)
 
     def translate(self, places: Collection[TopicPartition]) -> None:
-        """At the next look, these go on with translated offsets, whatever the file says."""
+        """At the next look, `places` go on with translated offsets, whatever the file says."""
         self._translated.update(places)
 
     def begin(self) -> None:
-        """A time of leading begins: earlier directives are read again."""
+        """Begins a term of leading: earlier directives are read again."""
         self._adopted.clear()
         self._translated.clear()
 
@@ -135,8 +136,8 @@ class Claimer:
         return self._first is None or at.partition < self._first.get(at.topic, 0)
 
     def forget(self, places: Collection[TopicPartition]) -> None:
-        """Forgets partitions whose topics are gone on both sides: a topic that gets their name is
-        new. Raises CausewayError."""
+        """Forgets partitions whose topics are gone on both sides. A topic that gets such a name
+        later is new. Raises CausewayError."""
         if self.link.control.mm2_offsets:
             mm2_offsets.positions_of(self.link, self.sides.target).remove(places)
         names = {at.topic for at in places}
@@ -152,16 +153,16 @@ class Claimer:
         led: Collection[TopicPartition],
         reverse_ended: Collection[str] = (),
     ) -> Taken:
-        """A row for each of `wanted` whose decision is possible now. For the others `found` gets a
-        trouble. `known`: what no row has taken up yet; `led`: the target partitions that transforms
-        lead to; `reverse_ended`: topics whose reverse mirror has ended. Writes nothing. Raises
-        CausewayError."""
+        """Returns a row for each of `wanted` whose decision is possible now; `found` gets a trouble
+        for each of the others. `known`: the progress that no row has taken up yet. `led`: the
+        target partitions that transforms lead to. `reverse_ended`: topics whose reverse mirror has
+        ended. Writes nothing. Raises CausewayError."""
         if self._first is None:
             self._first = self._at_first(found.counts)
         if self._copied is None and self.link.control.mm2_offsets:
             # They matter only if MirrorMaker 2 mirrored before us.
             self._copied = mm2_offsets.positions_of(self.link, self.sides.target).read()
-        alone_in_s = self.leadership.alone_in_s  # before the source's ends are asked for
+        alone_in_s = self.leadership.alone_in_s  # asked before the source's ends
         candidates = self._candidates(wanted, found, known, led, reverse_ended)
         decisions = [(one, decide(one)) for one in candidates]
         if any(isinstance(decision, BeginBehind) for _, decision in decisions):
@@ -228,7 +229,7 @@ class Claimer:
         led: Collection[TopicPartition],
         reverse_ended: Collection[str],
     ) -> list[Candidate]:
-        """Those of `wanted` whose offsets are known."""
+        """Returns those of `wanted` whose offsets are known."""
         copied = self._copied or {}
         offsets = discovery.find_places(
             self.sides, self.link, wanted, self.wish_of, found, self._was_there, copied
@@ -262,8 +263,8 @@ class Claimer:
     def _look_behind(
         self, decisions: Sequence[tuple[Candidate, Decision]], alone_in_s: float, found: Found
     ) -> list[tuple[Candidate, Decision]]:
-        """`decisions`, with a final one for each partition whose transform changed. Leaves out
-        those that cannot be decided now."""
+        """Returns `decisions`, with a final decision for each partition whose transform changed.
+        Leaves out partitions that cannot be decided now."""
         changed = [
             (one.topic, decision.progress)
             for one, decision in decisions
@@ -309,7 +310,7 @@ class Claimer:
         return after
 
     def _go_on(self, one: Candidate, before: PartitionProgress, maps: MapRecords) -> Row:
-        # Whatever its last state: DONE was the end of another run.
+        # The last state does not count: DONE was the end of another run.
         progress = before.replace(state=State.WAITING, reason=None)
         several = self.transforms.may_multiply(one.topic.source)
         return Row(
@@ -319,11 +320,12 @@ class Claimer:
             maps=offset_maps_of(progress, maps, multiplied=several),
             # No lane gets a paused partition to recover it; its lane released it at this offset.
             placed=before.state is State.PAUSED,
-            dirty=one.progress is not None and before != one.progress,  # an id was learnt
+            dirty=one.progress is not None and before != one.progress,  # a topic id is new
         )
 
     def settle(self, taken: Taken) -> None:
-        """The claims of `taken` are written: the wish is done for these partitions."""
+        """Call this once the claims of `taken` are written. The wish no longer applies to these
+        partitions."""
         if self.wish.acts:
             self._decided.update(row.progress.source for row in taken.rows)
         taken_up = {row.progress.source for row in taken.rows}

@@ -1,18 +1,20 @@
 """Makes the records of a partition's progress, and the assignments that lanes get.
 
-To begin is to claim: a fresh producer id for each outlet, sequence 0, and the pair (S, T, 0) with
-T the target's end. The claim must be in the progress topic before any lane relays a record.
+A partition begins with a claim: a new producer id for each outlet, sequence 0, and the pair
+(S, T, 0), in which T is the target's end. The claim must be in the progress topic before any lane
+relays a record.
 
 A claim for another transform begins at the source offset right behind the records of the earlier
-one, if it is only one:
+transform. It needs one such offset for all outlets:
 
-    target of each outlet  ──T────[ours]──end►     no record of ours after its pair: the pair holds
-                             all pairs at the same source offset: all before is there, nothing after
+    target of each outlet  ──T────[ours]──end►     no record of ours after its pair: the pair is
+                             true. All pairs have the same source offset: all before it is there,
+                             nothing after it
 
 Only the earlier version could count its records after a pair, and it is gone. Records that were
 relayed unchanged can be counted again.
 
-If a partition keeps its offsets, source and target offset of its pair are the target's end.
+If a partition keeps its offsets, source and target offset of its pair are both the target's end.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from causeway.model import State, TopicPartition, same_topic
 from causeway.records import GZIP, LZ4, SNAPPY, ZSTD
 from causeway.relay import Assignment, Compression, Preserve, TreatmentStep
 
-_MOST_EARLIER = 32  # producer ids of earlier claims, of one partition
+_MOST_EARLIER = 32  # producer ids of earlier claims, for each partition
 
 
 def claim(
@@ -45,8 +47,8 @@ def claim(
     *,
     taken_over: bool = False,
 ) -> PartitionProgress:
-    """The progress of a partition that begins. `producers`: (id, epoch) by target partition;
-    `taken_over`: the target's records are a copy of the source by another tool."""
+    """Returns the progress of a partition that begins. `producers`: (id, epoch) by target
+    partition. `taken_over`: the target's records are a copy of the source by another tool."""
     topic, before, offsets = one.topic, one.progress, one.offsets
     earlier = {} if before is None else {o.partition: o for o in claim_checks.own_outlets(before)}
     lost, goes_on = 0 if before is None else before.lost, begin.first_copy_end
@@ -81,7 +83,7 @@ def claim(
 
 
 def _after(outlet: Outlet, before: Outlet | None) -> Outlet:
-    """`outlet` with what the claim `before` it knew."""
+    """Returns `outlet` with the knowledge of the claim `before` it."""
     if before is None or not same_topic(before.topic_id, outlet.topic_id):
         return outlet
     ids = (*before.earlier, *([before.producer_id] if before.producer_id >= 0 else []))
@@ -91,13 +93,13 @@ def _after(outlet: Outlet, before: Outlet | None) -> Outlet:
 
 
 def producers(link: LinkSettings, target: Cluster, count: int) -> Iterator[tuple[int, int]]:
-    """Fresh producer ids and epochs; -1 with at-least-once. Raises CausewayError."""
+    """Returns new producer ids and epochs; -1 with at-least-once. Raises CausewayError."""
     exactly = count > 0 and link.delivery == "exactly-once"
     return iter(target.init_producer_ids(count) if exactly else [(-1, -1)] * count)
 
 
 def unclaimed(topic: MirroredTopic, partition: int) -> PartitionProgress:
-    """The progress of a partition that was never claimed."""
+    """Returns the progress of a partition that was never claimed."""
     return PartitionProgress(
         topic=topic.source,
         partition=partition,
@@ -110,7 +112,7 @@ def unclaimed(topic: MirroredTopic, partition: int) -> PartitionProgress:
 
 
 def target_deleted(progress: PartitionProgress, topic: MirroredTopic) -> str:
-    """The stop reason of a partition whose target topic is gone."""
+    """Returns the stop reason of a partition whose target topic is gone."""
     if claim_checks.other_name(progress, topic) is not None and (
         why := claim_checks.why_another(progress, topic)
     ):
@@ -119,7 +121,7 @@ def target_deleted(progress: PartitionProgress, topic: MirroredTopic) -> str:
 
 
 def compression(link: LinkSettings) -> Compression | None:
-    """How lanes compress the batches of `link`; None: they keep their codec."""
+    """Returns how lanes compress the batches of `link`. None if batches keep their codec."""
     writer = link.target
     by_type = {
         "gzip": (GZIP, writer.gzip_level),
@@ -141,8 +143,9 @@ def assignment(
     stage: str | None = None,
     way: Way = "transactions",
 ) -> Assignment:
-    """The message for a lane; the driver fills in the clusters and how the run ends. `stage`: the
-    key of the stage that the records go through. `way`: how gaps are filled if it keeps offsets."""
+    """Returns the message for a lane. The driver fills in the clusters and how the run ends.
+    `stage`: the key of the stage that the records go through. `way`: how gaps are filled if the
+    partition keeps its offsets."""
     return Assignment(
         link=link.name,
         source="",
@@ -177,7 +180,7 @@ def assignment(
 
 
 def treatments_of(links: Iterable[LinkSettings]) -> Mapping[str, tuple[TreatmentStep, ...]]:
-    """The treatment steps of each link that has some."""
+    """Returns the treatment steps of each link that has any."""
     return {link.name: treatment_steps(link.treatments) for link in links if link.treatments}
 
 
@@ -196,9 +199,9 @@ def places_behind(
     *,
     late_by: float = 0.0,
 ) -> dict[TopicPartition, Behind | CausewayError | None]:
-    """The result by source partition; None if there is not exactly one offset. No lane may still
-    send for the earlier claims. `late_by` (monotonic): until then a broker may read their requests.
-    After an error, call it again."""
+    """Returns the result by source partition; None if there is not exactly one offset. No lane may
+    still send for the earlier claims. `late_by` (monotonic): until this time a broker may read
+    requests of such lanes. If a result is an error, call this again."""
     from causeway.relay import as_relayed, gone
     from causeway.relay.recovery import LossError, RecoveryRequest, recover
 
@@ -214,7 +217,7 @@ def places_behind(
     known = {progress.source: progress for _, progress in changed}
     places: dict[TopicPartition, Behind | CausewayError | None] = {}
     for at, answer in recover(requests, sides.source, sides.target).items():
-        # The new claim passes over a loss behind it, or stops there.
+        # The new claim passes over a loss, or stops at it.
         if isinstance(answer, DivergedError) and not isinstance(answer, LossError):
             places[at] = None
         elif isinstance(answer, CausewayError) and not isinstance(answer, LossError):

@@ -1,34 +1,33 @@
-"""Decides what becomes of each partition that a leader finds: go on, begin, or stop. Pure.
+"""Decides for each partition that a leader finds: go on, begin, or stop. Pure.
 
-a directive says where to begin, not done yet      begin there, once; but not in a topic that was
-                                                   recreated since
-no progress, and the mirror in the reverse         stop: at least a part of the source's records
+a directive says where to begin, and that is       begin there, once; but not if the topic was
+not done yet                                       recreated since
 direction has ended                                came from the target
-no progress, target empty (or not ours alone)      begin
+no progress, target empty, or others write too     begin
 no progress, but MirrorMaker 2's positions         go on from there if the source has no more;
-                                                   else after the record that the target ends
-                                                   with, as it may have copied more; stop if that
+                                                   else after the target's last record, as
+                                                   MirrorMaker 2 may have copied more; stop if that
                                                    record is not found
 no progress, target has data                       stop: its relation to the source is unknown;
                                                    begin if the file says that others write to
-                                                   it as well, or if another link wrote it,
-                                                   unless earlier progress was lost
+                                                   the target too, or if another link wrote the
+                                                   data, unless earlier progress was lost
 progress, both topics are still the same           go on; a lane's recovery finds mistakes
-the same, but the source outgrew the target, and   go on, by key from the source's end on
-keys decide                                        (see routing.py)
-the same, but MirrorMaker 2 may have mirrored      go on after the record that the target ends
-since: its positions and the target have grown     with; stop if that record is not found
+the same, but the source has more partitions than  go on, by key from the source's end on
+the target, and keys decide                        (see routing.py)
+the same, but MirrorMaker 2 may have mirrored      go on after the target's last record; stop if
+since: its positions and the target have grown     that record is not found in the source
 progress, a topic was recreated                    stop; begin if it holds heartbeats
 progress, and keys would change their partition    stop
-progress, and another transform than it was for    begin right behind what was mirrored, if that
-(or none)                                          is one offset for all outlets; else stop
+progress that is for another transform, or for     begin right behind the mirrored records, if that
+none                                               is one offset for all outlets; else stop
 stopped by a loss that may be passed over, or      go on behind it, with the same producer ids
 that a person acknowledges (see claim_checks.py)
 stopped, and a person says --from TIMESTAMP        begin again there
-stopped, and a person says --adopt                 begin after the record that the target ends
-                                                   with; if it is not found, where it stopped
+stopped, and a person says --adopt                 begin after the target's last record; if it is
+                                                   not found, where the partition stopped
 
-preserving.py decides how a partition that keeps its offsets begins, also if a person asks for it.
+preserving.py decides how a partition that keeps its offsets begins, also if a person asks for that.
 If it was mirrored with translated offsets before, both logs must be the same. If its offsets are
 translated from now on, it begins right behind the mirrored records.
 """
@@ -57,7 +56,7 @@ _NO_MORE = "it has no transform or treatment any more"
 
 
 def decide(one: Candidate) -> Decision:
-    """The decision about one partition."""
+    """Returns the decision about one partition."""
     topic, progress, offsets, wish = one.topic, one.progress, one.offsets, one.wish
     if (first := _after_failback(one)) is not None:
         if one.keeps and isinstance(first, Begin):
@@ -85,9 +84,9 @@ def decide(one: Candidate) -> Decision:
             and len(progress.outlets) == 1
             and offsets.target_ends[progress.outlets[0].partition] > progress.outlets[0].pair.target
         ):
-            # MirrorMaker 2 may have written to the target since we have. The position may be older
-            # than our claim, and our own records may have come since: only the records themselves
-            # show which.
+            # MirrorMaker 2 may have written to the target after us. But its position may also be
+            # older than our claim, and our own records may have come after it. Only the records
+            # themselves show which is true.
             return Adopt(
                 start=None,
                 target=targets[0],
@@ -128,8 +127,8 @@ def decide(one: Candidate) -> Decision:
 
 
 def _after_failback(one: Candidate) -> Begin | Stop | None:
-    """The decision by a directive or by an ended reverse mirror. None if neither applies. If
-    progress was lost, the partition may have begun there already."""
+    """Returns the decision by a directive or by an ended reverse mirror; None if neither applies.
+    None too if progress was lost, because the partition may have begun there already."""
     progress, start = one.progress, one.start
     if progress is None and one.progress_lost:
         return None
@@ -148,7 +147,7 @@ def _after_failback(one: Candidate) -> Begin | Stop | None:
 
 
 def _pass_over(one: Candidate, progress: PartitionProgress) -> PassOver | None:
-    """None if nothing is lost, or if the loss is of an earlier topic of that name."""
+    """Returns None if nothing is lost, or if the loss belongs to an earlier topic of that name."""
     loss = progress.loss
     if loss is None or one.wish.start_from is not None:
         return None
@@ -168,8 +167,8 @@ def _where_it_stopped(progress: PartitionProgress, offsets: Offsets) -> int:
 
 
 def transform_change(progress: PartitionProgress, transform: str | None) -> str | None:
-    """The consequence for a partition if its transform or treatment has changed; None if it has
-    not. `transform`: the identity of the current one."""
+    """Returns the consequence for a partition if its transform or treatment has changed; None if it
+    has not. `transform`: the identity of the current one."""
     if not progress.outlets or progress.transform == transform:
         return None
     if progress.transform is None:
@@ -259,7 +258,7 @@ def _by_mirror_maker(topic: MirroredTopic, copied: Copied) -> str:
 
 def _reason_to_stop(topic: MirroredTopic, progress: PartitionProgress) -> str | None:
     reason = progress.reason or "stopped"
-    # A partition that stopped only because of a later file goes on with the earlier one.
+    # If only a later file has stopped the partition, it goes on with the earlier file.
     if (
         progress.state is State.STOPPED
         and _UNDER_WAY not in reason
@@ -277,7 +276,7 @@ def _reason_to_stop(topic: MirroredTopic, progress: PartitionProgress) -> str | 
 
 
 def _with_ids(progress: PartitionProgress, topic: MirroredTopic) -> PartitionProgress:
-    """`progress` with the current topic ids: progress of an older Causeway may lack them."""
+    """Returns `progress` with the current topic ids: an older Causeway may not have noted them."""
     target_id = topic.target_id or NO_TOPIC_ID
     return progress.replace(
         topic_id=topic.source_id,

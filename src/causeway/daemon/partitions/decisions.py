@@ -16,14 +16,14 @@ class Offsets:
     """The offsets of one partition on both clusters. `end` is the end for readers like us: with
     read_committed the last stable offset. `high_watermark` may be higher; it differs from `end`
     only if MirrorMaker 2 has mirrored the partition. `start` is the beginning of a new mirror: by
-    the time that a person named, else by the consumer's `auto.offset.reset`."""
+    the time that a person has given, otherwise by the consumer's `auto.offset.reset`."""
 
     log_start: int
     end: int
     high_watermark: int
     start: int
     target_ends: Mapping[int, int]  # of each target partition that it may feed
-    # Where these logs begin, if the partition keeps its offsets; else 0.
+    # The log starts of these partitions, if the source partition keeps its offsets; else 0.
     target_starts: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -63,10 +63,10 @@ class Candidate:
     wish: Wish
     copied: Copied | None = None  # MirrorMaker 2's position
     progress_lost: bool = False  # see daemon.leadership
-    transform: str | None = None  # identity of the transform and treatment of its records now
+    transform: str | None = None  # identity of the present transform and treatment
     shared: bool = False  # transforms lead records of other partitions to its target as well
     others: bool = False  # other links of Causeway wrote all records of the target, see others.py
-    start: ClaimStart | None = None  # a directive says where the mirror begins
+    start: ClaimStart | None = None  # the directive that says where the mirror begins
     reverse_ended: bool = False  # the mirror in the reverse direction has ended
 
     @property
@@ -75,8 +75,8 @@ class Candidate:
 
     @property
     def keeps(self) -> bool:
-        """Whether it keeps its offsets. A person may have asked to translate them; that holds as
-        long as the target topic is the same."""
+        """Whether it keeps its offsets. If a person has asked to translate them, that holds as long
+        as the target topic is the same."""
         known, topic, start = self.progress, self.topic, self.start
         asked = self.wish.translate
         if start is not None and (known is None or known.begun != start.by):
@@ -93,10 +93,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Relay from source offset `start`; `targets` are the partitions that need outlets. `by`: the
-    directive that says so, -1 for none. `first_copy_end`: of the claim that it continues; None: it
-    begins a first copy of all that the source has. `offsets_from`: see PartitionProgress; `start`
-    is below it if the beginning has to be filled."""
+    """Relay from source offset `start`. `targets`: the target partitions that need outlets. `by`:
+    the directive that says so, -1 if there is none. `first_copy_end`: that of the claim that it
+    continues; None if it begins a first copy of all that the source has. `offsets_from`: see
+    PartitionProgress. If `start` is below `offsets_from`, the beginning has to be filled."""
 
     start: int
     targets: tuple[int, ...]
@@ -107,8 +107,9 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopt:
-    """Begin after the source record that `target` ends with, but not before `floor`, if there is
-    one. If that record is not found: at `start`, or stop with `reason` if `start` is None."""
+    """Begin after the source record that is the last one of `target`, but not before `floor`, if
+    there is one. If that record is not found, begin at `start`, or stop with `reason` if `start` is
+    None."""
 
     start: int | None
     target: int
@@ -123,7 +124,7 @@ class GoOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoByKey:
-    """Go on, by key from source offset `start` on: no lane has come past it."""
+    """Go on, by key from source offset `start` on. No lane has passed this offset."""
 
     progress: PartitionProgress
     start: int
@@ -140,7 +141,7 @@ class PassOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """`loss`: a loss that a person has yet to acknowledge."""
+    """`loss`: the loss that a person must acknowledge before the partition goes on."""
 
     reason: str
     loss: Loss | None = None
@@ -149,7 +150,7 @@ class Stop:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginBehind:
     """Begin right behind the records that were mirrored by `progress` through another transform.
-    `otherwise`: if the target does not show one source offset for all of its outlets."""
+    `otherwise`: the decision if the target does not show one source offset for all outlets."""
 
     progress: PartitionProgress
     otherwise: Begin | Stop
@@ -157,8 +158,9 @@ class BeginBehind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IfSame:
-    """Keep offsets: `then`, if the target's last records before `end` are the source's at the same
-    offsets, else `otherwise`. `marked`: headers may differ, and either side may lack records."""
+    """Keep offsets. Do `then` if the target's last records before `end` are the source's at the
+    same offsets, else `otherwise`. `marked`: headers may differ, and either side may lack
+    records."""
 
     then: Begin | GoOn
     end: int

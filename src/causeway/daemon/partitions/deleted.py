@@ -1,13 +1,14 @@
-"""Partitions whose topics were deleted, recreated or routed otherwise. Partitions of topics that
-the source no longer has leave the status after a while:
+"""Partitions whose topics were deleted, recreated or routed otherwise. If the source has deleted a
+topic, its partitions leave the status after a while:
 
     gone from the source          the progress topic contains the time; running partitions stop
-    back under its name           stopped partitions stay so; else the id shows if it is the same
+    back under its name           stopped partitions stay stopped; for the others the id shows
+                                  whether it is the same topic
     gone for the retention time   removed from status and metrics, with the offset map
     target topic gone as well     forgotten: no record can be there twice
 
-Until then the claim stays, so that a topic that comes back stops, and is not copied on top of its
-records in the target.
+Until then the claim stays. So a topic that comes back is stopped, and is not copied behind the
+records that the target has already.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from causeway.model import TopicPartition
 
 
 class Changes(NamedTuple):
-    """`noted`: the time (ms) since which the topic is gone, -1 if it is back; `over`: partitions
+    """`noted`: the time (ms) since which the topic is gone; -1 if it is back. `over`: partitions
     whose retention time is over."""
 
     noted: Mapping[TopicPartition, int]
@@ -44,7 +45,7 @@ def judge(
     now_ms: int,
     retention_s: float | None,
 ) -> Changes:
-    """`gone`: topics of the source. `retention_s` None: for ever."""
+    """`gone`: the deleted topics of the source. `retention_s`: None to keep them for ever."""
     noted, over = {}, {}
     for at, progress in known.items():
         if (at.topic in gone) == (progress.gone_at < 0):
@@ -97,7 +98,7 @@ class Deleted:
         before = self._lost_targets
         targets = {outlet.topic for progress in over.values() for outlet in progress.outlets}
         self._lost_targets = discovery.absent(self.sides.target_admin, targets)
-        # A broker that has just started may not know all topics yet: it takes two looks.
+        # A broker that has just started may not know all topics yet, so two looks must agree.
         lost = before & self._lost_targets
         places = [
             at for at, progress in over.items() if {o.topic for o in progress.outlets} <= lost
@@ -110,8 +111,9 @@ class Deleted:
 
 
 def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tuple[Row, str]]:
-    """Those of `rows` whose topic or routing has changed, each with the reason to stop. `{}` in a
-    reason means the offset before which everything is mirrored. `gone`: source topics."""
+    """Returns those of `rows` whose topic or routing has changed, each with the reason to stop.
+    `{}` in a reason is for the offset before which everything is mirrored. `gone`: source
+    topics."""
     reasons = []
     for row in rows:
         name = row.progress.topic
@@ -133,7 +135,7 @@ def changed(rows: Sequence[Row], found: Found, gone: Collection[str]) -> list[tu
 
 
 def to_turn(rows: Sequence[Row], found: Found) -> list[Row]:
-    """Those of `rows` that go by key from now on, and did not before."""
+    """Returns those of `rows` that go by key from now on, and did not before."""
     mirrored = found.mirrored
     return [
         row

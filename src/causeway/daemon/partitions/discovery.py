@@ -1,7 +1,7 @@
 """Looks at both clusters: finds the partitions, and the offsets where new ones begin.
 
-It asks in bulk and answers for each topic and partition. If one cannot be decided now, the result
-contains a trouble, and the next look asks again.
+It asks in bulk. If a topic or partition cannot be decided now, the result contains a trouble for
+it, and the next look asks again.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _EARLIEST, _LATEST = -2, -1
 @dataclass(slots=True)
 class Found:
     """The result of a look. By source name: `mirrored`: topics with an existing target; `ended`:
-    existing topics whose mirror has ended, which are left alone; `lost_targets`: topics whose
-    target was deleted. `created`: target topics that this look created, which are empty. `counts`:
-    the number of partitions of each source topic. `lost_led`: deleted target topics to which
-    transforms led. `unfinished`: another look may find more soon. `held`: a lane still holds
+    existing topics whose mirror has ended, which the link does not touch; `lost_targets`: topics
+    whose target was deleted. `created`: target topics that this look created, which are empty.
+    `counts`: the number of partitions of each source topic. `lost_led`: deleted target topics to
+    which transforms led. `unfinished`: another look may find more soon. `held`: a lane still holds
     partitions that are no longer wanted."""
 
     mirrored: dict[str, MirroredTopic] = field(default_factory=dict)
@@ -68,11 +68,11 @@ def look(
     wish_of: Callable[[TopicPartition], Wish],
     has_ended: Callable[[str], bool] = lambda _: False,
 ) -> Found:
-    """Finds the link's topics and prepares the target for them, except for ended mirrors and while
-    the file pauses the link. Raises CausewayError only if a whole cluster does not answer.
+    """Finds the link's topics and prepares the target for them. Prepares nothing for ended mirrors,
+    or while the file pauses the link. Raises CausewayError only if a whole cluster does not answer.
 
     A deleted target topic with progress is not created again, unless a person says how to go on
-    (`wish_of` the topic's first partition).
+    (see `wish_of` for the topic's first partition).
     """
     observed = topics.observe(sides.source_admin, sides.target_admin, link)
     plan = topics.plan(observed, link, _begun(observed, link, known, wish_of))
@@ -139,7 +139,7 @@ def _begun(
     known: Mapping[TopicPartition, PartitionProgress],
     wish_of: Callable[[TopicPartition], Wish],
 ) -> dict[str, frozenset[str]]:
-    """The target topics that are mirrors, by progress or by the word of a person."""
+    """Returns the target topics that are mirrors, by progress or because a person says so."""
     begun = collisions.begun_by(known.values())
     if observed.names.used:
         for name in observed.source_topics:
@@ -150,7 +150,7 @@ def _begun(
 
 
 def await_new(target: Cluster, found: Found) -> None:
-    """Gives created topics their ids, and waits until their partitions have leaders."""
+    """Notes the ids of created topics, and waits until their partitions have leaders."""
     new = {t.target: t for t in found.mirrored.values() if t.target_id is None}
     counts = {name: topic.target_partitions for name, topic in new.items()}
     for name, known in topic_changes.await_leaders(counts, target, "create topic").items():
@@ -172,8 +172,8 @@ def find_places(
     was_there: Callable[[TopicPartition], bool],
     copied: Container[TopicPartition],
 ) -> dict[TopicPartition, Offsets]:
-    """The offsets of each of `wanted` (topic, partition), by source partition. Leaves out those
-    without an answer; a trouble gives the reason.
+    """Returns the offsets of each of `wanted` (topic, partition), by source partition. Leaves out
+    partitions without an answer; a trouble has the reason.
 
     `was_there`: whether a partition existed at this process's first look. A later one belongs to
     the mirror from its first record on, also if the mirror began with the latest records.
@@ -199,14 +199,14 @@ def find_places(
         timed = [at for at in times if times[at] == since]
         at_time = _offsets(sides.source, timed, since, found)
         begins |= dict.fromkeys(timed, -1)
-        # -1: all existing records are older, so none of them is wanted.
+        # -1 means that all existing records are older: none of them is wanted.
         begins |= {at: ends.get(at, -1) if o < 0 else o for at, o in at_time.items()}
     feeds = {
         at: [TopicPartition(topic.target, target) for target in targets_of(topic, at.partition)]
         for (topic, _), at in zip(wanted, sources, strict=True)
     }
     targets = {place for each in feeds.values() for place in each}
-    # Known without asking: a broker takes seconds to answer for a thousand new logs.
+    # Not asked for: a broker takes seconds to answer for a thousand new logs.
     target_ends = {at: 0 for at in targets if at.topic in found.created}
     target_ends |= _offsets(sides.target, targets - target_ends.keys(), _LATEST, found)
     keeping = {topic.target for topic, _ in wanted if topic.preserves}
@@ -255,11 +255,11 @@ def absent(
     again: bool = False,
     shown: Mapping[str, str] = MappingProxyType({}),
 ) -> frozenset[str]:
-    """Those of `missing` that do not exist. `found`: a look whose list of topics lacked them; it
-    gets a trouble for each that exists nevertheless, under its name in `shown`. `again`: waits a
-    moment first, and each other error is a trouble as well: a broker that just started may not know
-    all topics yet, and a list leaves out topics that this user may not see. Raises
-    CausewayError."""
+    """Returns those of `missing` that do not exist. `found`: the result of a look that did not list
+    these topics; it gets a trouble for each topic that exists nevertheless, under its name in
+    `shown`. `again`: waits a moment first, and each other error is a trouble as well: a broker that
+    has just started may not know all topics yet, and a list leaves out topics that this user may
+    not see. Raises CausewayError."""
     if not missing:
         return frozenset()
     if again:

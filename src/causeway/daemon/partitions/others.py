@@ -1,12 +1,13 @@
-"""Finds what others wrote to a target partition: other links of Causeway, or another tool.
+"""Finds the records that others wrote to a target partition: other links of Causeway, or another
+tool.
 
-Another tool's end is found by the last records of the target:
+The last records of the target show how far another tool has come:
 
     target  ………[r1 r2 … r8]│end
     source  ………………[r1 r2 … r8]│● go on here
 
-The source is searched for them as readers of committed records see it, and as readers of all
-records do: MirrorMaker 2 reads all records by default. There must be exactly one match: a guess
+The source is searched twice: as readers of committed records see it, and as readers of all records
+see it, because MirrorMaker 2 reads all records by default. There must be exactly one match: a guess
 would lose or double records.
 """
 
@@ -29,7 +30,8 @@ from causeway.records import HEADER, LOG_APPEND_TIME, records_of
 
 @dataclass(slots=True)
 class OthersHere:
-    """One look at the other links of the target, taken at the first question. Not thread-safe."""
+    """One look at the other links of the target, taken when the first answer is needed. Not
+    thread-safe."""
 
     target: Cluster
     link: LinkSettings
@@ -37,9 +39,9 @@ class OthersHere:
 
     def brought(self, topic: MirroredTopic, partition: int, ends: Mapping[int, int]) -> bool:
         """Whether all records of the target partition came after other links began there, and none
-        of these links has the same source topic under another alias. False if that does not matter
-        for the beginning of the mirror. `ends`: the ends of the target partitions that `partition`
-        may feed. Raises CausewayError."""
+        of these links has the same source topic under another alias. False if this makes no
+        difference for the beginning of the mirror. `ends`: the ends of the target partitions that
+        `partition` may feed. Raises CausewayError."""
         if not (self.link.stops_on_data and any(ends.values())):
             return False
         if self._feeds is None:
@@ -56,9 +58,9 @@ class OthersHere:
         return not own and any(each.outlet.claimed_at == 0 for each in here)
 
 
-_LAST = 8  # records that must agree, or all there are
-_BEFORE = 10_000  # offsets before the floor: enough for so many records, except with huge gaps
-_SEARCH_BYTES = 256 * 1024 * 1024  # of the source, at most, for each kind of reader
+_LAST = 8  # records that must agree; all records if there are fewer
+_BEFORE = 10_000  # offsets before the floor: they contain _LAST records, unless gaps are huge
+_SEARCH_BYTES = 256 * 1024 * 1024  # the most to read from the source, for each kind of reader
 
 
 def find_place(
@@ -69,8 +71,8 @@ def find_place(
     *,
     floor: int | None = None,
 ) -> int | None:
-    """The source offset after the record that the target ends with; None if it is not clear.
-    `floor`: the target holds all records before this offset; it is the answer if the source has no
+    """Returns the source offset behind the target's last record; None if it is not clear. `floor`:
+    the target has all records before this offset. `floor` is the result if the source has no
     records from there on.
 
     Raises CausewayError.
@@ -102,14 +104,14 @@ def find_place(
                 break
     if floor is not None and whole and newest < floor:
         return floor
-    # Timestamps hardly ever repeat. Without them, unread records may match as well.
+    # Timestamps hardly ever repeat. Without them, the unread records might match as well.
     if not places or (last.append_times and not whole):
         return None
     return max(*places, floor or 0)
 
 
 def compared(one: Candidate, decision: IfSame, sides: Sides) -> Begin | GoOn | Stop:
-    """What `decision` comes to. Raises CausewayError."""
+    """Returns the decision that `decision` leads to. Raises CausewayError."""
     same = is_same_log(
         sides.source,
         one.at,
@@ -135,8 +137,8 @@ def is_same_log(
     read_committed: bool = True,
 ) -> bool:
     """Whether the target's last records before offset `end` are the source's at the same offsets.
-    `compacted`: either side may lack some that the other has; `marked`: so it is, and their headers
-    may differ. Raises CausewayError."""
+    `compacted`: either side may lack some records. `marked`: either side may lack some records, and
+    headers may differ. Raises CausewayError."""
     first, back = _offset(target, target_at, EARLIEST), _LAST
     here: dict[int, Content] = {}
     while not here and back < 16 * (end - first):
@@ -163,7 +165,7 @@ def _without_headers(contents: Mapping[int, Content]) -> dict[int, Content]:
 def _contents(
     cluster: Cluster, at: TopicPartition, start: int, end: int, *, read_committed: bool = True
 ) -> dict[int, Content]:
-    """The records from `start` on, below `end`, by offset."""
+    """Returns the records from `start` on, below `end`, by offset."""
     found: dict[int, Content] = {}
     for batch in relayed(cluster, at, start, read_committed=read_committed):
         for index, record in enumerate(records_of(batch)):
@@ -176,7 +178,7 @@ def _contents(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Last:
-    """A target's last records, oldest first; without timestamps if the target sets its own
+    """A target's last records, oldest first. They have no timestamps if the target sets its own
     (`append_times`)."""
 
     records: Sequence[Content]
@@ -198,7 +200,7 @@ class _Last:
         return cls(records=contents, append_times=append_times)
 
     def is_like(self, window: Sequence[Content], *, cut_off: bool) -> bool:
-        """Whether these records of the source are those that the target ends with. `cut_off`: they
+        """Whether these records of the source are the last records of the target. `cut_off`: they
         may be fewer, because the source has deleted earlier records."""
         if not window or (len(window) < len(self.records) and not cut_off):
             return False

@@ -1,11 +1,12 @@
-"""Supplies the outlets of transforms on demand: created, claimed durably, and only then used.
+"""Supplies the outlets of transforms on demand. A lane uses an outlet only after its topic exists
+and its claim is durable.
 
 a lane waits with records for a target partition that has no outlet
   ─► its topic is prepared on the target ─► the lane lets go of the source partition
   ─► the claim gets one more outlet, from the wanted offset on, durably ─► assigned again
 
-If another flow feeds that target partition already, that flow is no longer alone there. Before the
-new outlet is used, the other flow is taken from its lane as well, and assigned again with outlets
+If another flow feeds that target partition already, that flow is no longer alone there. So before
+the new outlet is used, the other flow is taken from its lane too. It is assigned again with outlets
 that are not `exclusive` (see routing.led_to).
 """
 
@@ -29,19 +30,19 @@ from causeway.model import Pair, State, TopicPartition
 from causeway.relay import OutletWanted
 
 _log = logging.getLogger("causeway.link")
-# Of one source partition. Names in records must not flood the target, nor the progress topic, which
-# has all outlets of a partition in one record.
+# For each source partition. Names in records must not flood the target, nor the progress topic: one
+# record there has all outlets of a partition.
 MOST_OUTLETS = 5000
-_EMPTY = OffsetAt(offset=0, timestamp=-1, leader_epoch=-1)  # the end of a topic just created
-# Takes partitions from their lanes. Returns those that no lane has any more, and whether the lane
-# had no unanswered batch.
+_EMPTY = OffsetAt(offset=0, timestamp=-1, leader_epoch=-1)  # the end of a topic that is new
+# Takes partitions from their lanes. Returns the partitions that no lane has any more, each with
+# whether its lane had no unanswered batch.
 Recall = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, bool]]
 Assign = Callable[[Sequence[Row], Mapping[TopicPartition, bool]], None]
 
 
 def led_topics(registry: Registry) -> list[MirroredTopic]:
-    """The target topics to which transforms lead and that mirror no topic themselves, each as a
-    mirror of the source topic whose configs and ACLs it gets."""
+    """Returns the target topics to which transforms lead and that mirror no topic themselves. Each
+    is given as a mirror of the source topic whose configs and ACLs it gets."""
     found: dict[str, MirroredTopic] = {}
     mirrors = {topic.target for topic in registry.topics().values()}
     for row in sorted(registry.live(), key=lambda row: row.progress.source):
@@ -54,8 +55,8 @@ def led_topics(registry: Registry) -> list[MirroredTopic]:
 
 
 def why_without_target(progress: PartitionProgress, lost: Collection[str]) -> str | None:
-    """The reason to stop a partition whose transform leads to one of the `lost` target topics; None
-    if it does not."""
+    """Returns the reason to stop a partition whose transform leads to one of the `lost` target
+    topics; None if it leads to none of them."""
     for outlet in progress.outlets:
         if outlet.routed is not None and outlet.topic in lost:
             what = f"{outlet.topic}, to which its transform leads,"
@@ -75,10 +76,10 @@ class Outlets:
     revoke: Callable[[Iterable[TopicPartition]], object]
     assign: Assign
     on_created: Callable[[], None]
-    _recalled: set[TopicPartition] = field(default_factory=set)  # and not assigned again yet
+    _recalled: set[TopicPartition] = field(default_factory=set)  # that are not assigned again yet
 
     def follow(self, before: Outlets) -> None:
-        """Goes on with what `before` has begun."""
+        """Continues the work that `before` has begun."""
         self._recalled = before._recalled
 
     def supply(self) -> bool:
@@ -116,14 +117,14 @@ class Outlets:
         able, complete = self._sort_out(wants, ready)
         places = {TopicPartition(o.topic, o.partition) for new in able.values() for o in new}
         led_to = routing.led_to(self.registry.known().values()) | places
-        alone = {  # their lanes assume that they are alone at one of these
+        alone = {  # their lanes assume that they are alone at one of these places
             row.progress.source
             for row in self.registry.live()
             if row.progress.state is not State.DONE
             and routing.among_others(row.progress, led_to) is not row.progress
         }
         live = {row.progress.source for row in self.registry.live()}
-        # Includes those that a lane released late: they stay held until they are assigned again.
+        # Includes partitions that a lane released late: they stay held until the next assignment.
         self._recalled = (self._recalled & live) | able.keys() | alone
         settled = self.recall(self._recalled)
         if not alone <= settled.keys():
@@ -137,8 +138,8 @@ class Outlets:
     def _make_ready(
         self, wants: Mapping[TopicPartition, Sequence[OutletWanted]]
     ) -> tuple[dict[tuple[str, int], Outlet | CausewayError], bool]:
-        """For each topic and partition that is wanted an outlet without producer and source offset,
-        or why it is not possible; and whether topics were created."""
+        """Returns for each wanted topic and partition an outlet without producer and source offset,
+        or the error. Also returns whether topics were created."""
         partitions: dict[str, set[int]] = {}
         fed_by: dict[str, set[str]] = {}
         for progress in self.registry.known().values():
@@ -192,8 +193,9 @@ class Outlets:
         wants: Mapping[TopicPartition, Sequence[OutletWanted]],
         ready: Mapping[tuple[str, int], Outlet | CausewayError],
     ) -> tuple[dict[TopicPartition, list[Outlet]], bool]:
-        """The new outlets of the partitions for which all are possible, each from the wanted offset
-        on: no earlier record goes there. And whether all other partitions were stopped."""
+        """Returns the new outlets of each partition whose outlets are all possible. An outlet
+        begins at the wanted offset, because no earlier record goes there. Also returns whether all
+        other partitions were stopped."""
         able: dict[TopicPartition, list[Outlet]] = {}
         refused: dict[TopicPartition, str] = {}
         lacking: dict[TopicPartition, str] = {}
@@ -244,7 +246,7 @@ class Outlets:
                 outlets=(*row.progress.outlets, *outlets), state=State.WAITING, reason=None
             )
             progress = routing.among_others(progress, led_to)
-            # The row itself changes once this is durable.
+            # The row itself changes only once this is durable.
             entries += replace(row).grow(progress)
             claimed.append(progress)
         with self.registry.writing:
@@ -271,7 +273,7 @@ class Outlets:
 
 
 def _lack(error: CausewayError) -> str:
-    """The reason, without the topic's name: it comes from a record and may be secret."""
+    """The reason has no topic name: the name comes from a record and may be secret."""
     name = f": {error.name}" if isinstance(error, BrokerError) else ""
     return (
         f"waits for a target partition that its transform leads to: {error.operation}{name} "

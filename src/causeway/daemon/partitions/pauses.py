@@ -2,8 +2,8 @@
 
 paused    taken from its lane in order, after all answers have come; no lane gets it
 resumed   assigned again at its position, like a partition whose lane is gone
-ended     as paused; its topic and groups are left alone as well
-renewed   the end was withdrawn: it is let go of, and taken up again like a new one
+ended     as paused; the link does not touch its topic and groups either
+renewed   the end was withdrawn: the partition is let go of, and taken up again like a new one
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Pauses:
         self._registry = registry
         self._recall = recall
         self._by_file = by_file
-        # Held from the decision which partitions are paused until the other ones are assigned.
-        # Partitions that are paused later are recalled. A holder of the registry's or the
-        # fleet's lock never waits for it.
+        # Held from the decision which partitions are paused until the others are assigned. A
+        # partition that is paused after this is recalled. A holder of the registry's or the
+        # fleet's lock never waits for this one.
         self.deciding = threading.RLock()
         self._standing = LinkDirectives()
         self._done = True  # the directives are carried out
         self.held = False  # a partition is, or was, on hold
 
     def update(self, standing: LinkDirectives) -> None:
-        """Takes the directives in force. All later questions use them."""
+        """Uses these directives for all later questions."""
         with self.deciding:
             if standing is not self._standing:
                 self._standing, self._done = standing, False
@@ -58,17 +58,17 @@ class Pauses:
             return self._holds(self._standing)
 
     def has_ended(self, topic: str) -> bool:
-        """Whether the mirror of `topic` has ended, so that its target is left alone."""
+        """Whether the mirror of `topic` has ended: then the link does not touch its target."""
         with self.deciding:
             return self._standing.has_ended(Scope(topic))
 
     def hold_of(self, at: TopicPartition) -> Hold | None:
-        """The reason why no lane may get the partition; None if one may."""
+        """Returns why no lane may get the partition; None if a lane may get it."""
         with self.deciding:
             return self._hold_of(self._standing, at)
 
     def start_of(self, at: TopicPartition) -> ClaimStart | None:
-        """The directive that says where the partition begins."""
+        """Returns the directive that says where the partition begins."""
         with self.deciding:
             return self._standing.start_of(at)
 
@@ -83,18 +83,18 @@ class Pauses:
             if self._done or not self._holds(self._standing):
                 return True
             standing = self._standing
-        wanted = {  # those that are not on hold yet, or for another reason
+        wanted = {  # partitions that are not on hold yet, or are on hold for another reason
             row.progress.source: hold
             for row in self._registry.rows(lambda _: True)
             if (hold := self._hold_of(standing, row.progress.source)) is not None
             and not (
                 row.progress.state is hold[0] and (row.progress.reason or "").startswith(hold[1])
             )
-            # A partition at rest can end, but is not paused; an ended one is renewed first.
+            # A partition at rest can end, but cannot be paused. An ended one is renewed first.
             and (hold[0] in ENDED or row.progress.state not in AT_REST | ENDED)
         }
         gone = self._recall(wanted) if wanted else {}
-        # No lane sends their records, whatever the fleet still knows.
+        # No lane sends their records, whatever the fleet still has in its list.
         rest = self._registry.rows(lambda row: row.progress.state in AT_REST | ENDED)
         idle = {row.progress.source for row in rest}
         held = {at: hold for at, hold in wanted.items() if at in gone or at in idle}
@@ -109,13 +109,13 @@ class Pauses:
             return self._done
 
     def over(self) -> list[TopicPartition]:
-        """The paused partitions that should resume."""
+        """Returns the paused partitions that should resume."""
         return self._no_longer(
             HELD - ENDED, lambda standing, at: self._hold_of(standing, at) is None
         )
 
     def renewed(self) -> list[TopicPartition]:
-        """The ended partitions whose end was withdrawn."""
+        """Returns the ended partitions whose end was withdrawn."""
         return self._no_longer(ENDED, lambda standing, at: not standing.has_ended(at))
 
     def _no_longer(
@@ -129,7 +129,7 @@ class Pauses:
         return [at for row in held if over(standing, at := row.progress.source)]
 
     def hold(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Puts those of `places` on hold that must not go to a lane, and returns them. Call it with
+        """Puts those of `places` on hold that no lane may get, and returns them. Call it with
         `deciding` held."""
         standing = self._standing
         if not self._holds(standing):
@@ -150,7 +150,7 @@ class Pauses:
 
 
 def by_file(link: LinkSettings) -> Hold | None:
-    """The hold of a link whose file pauses it; else None."""
+    """Returns the hold of a link whose file pauses it; None if the file does not."""
     if not link.records_paused:
         return None
     return State.PAUSED, topic_changes.why_paused(link)

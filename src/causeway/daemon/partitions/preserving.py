@@ -6,7 +6,7 @@
 the target's log is empty, and ends at or below S   begin there; a lane fills the offsets up to S
 it has records, and the source has offset E         begin at E if the last records before E are the
                                                     source's at the same offsets
-else                                                stop: an offset that is taken stays taken
+else                                                stop: an offset can be used only once
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ TO_TRANSLATE = "causeway restart --translate"
 
 
 def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Stop:
-    """The decision about a partition that this link has not mirrored with the same offsets yet.
-    `cut`: the directive that says where it begins."""
+    """Returns the decision about a partition that this link has not mirrored with the same offsets
+    yet. `cut`: the directive that says where it begins."""
     offsets, link, partition = one.offsets, one.link, one.partition
     end, first = offsets.target_ends[partition], offsets.target_starts.get(partition, 0)
     target = f"{one.topic.target} on {link.target.alias}"
@@ -41,7 +41,7 @@ def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Sto
         )
     by, start = -1 if cut is None else cut.by, offsets.start
     if cut is not None and end >= cut.offset:
-        start = max(cut.offset, offsets.log_start)  # all below came from the target
+        start = max(cut.offset, offsets.log_start)  # all records below came from the target
     if first == end <= start:
         return Begin(start=end, targets=(partition,), offsets_from=start, by=by)
     if first == end:
@@ -70,13 +70,13 @@ def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Sto
 
 
 def _only_marks(one: Candidate) -> bool:
-    """Whether its treatments only change headers, and leave records out."""
+    """Whether its treatments do no more than change headers and leave records out."""
     kinds = {step.kind for step in one.link.treatments_of(one.topic.source)}
     return bool(kinds) and kinds <= _MARKS and one.link.transform_of(one.topic.source) is None
 
 
 def go_on(one: Candidate, progress: PartitionProgress) -> GoOn | IfSame | Stop:
-    """The decision about a partition that was mirrored with translated offsets until now."""
+    """Returns the decision about a partition that was mirrored with translated offsets so far."""
     outlet, *led = progress.outlets
     end = one.offsets.target_ends[one.partition]
     otherwise = _stop(
@@ -95,15 +95,15 @@ def go_on(one: Candidate, progress: PartitionProgress) -> GoOn | IfSame | Stop:
 def translate(
     one: Candidate, progress: PartitionProgress, reason: str | None
 ) -> Adopt | Begin | BeginBehind:
-    """The decision about a partition whose offsets are translated from now on. `reason`: why it
-    stopped, None if it did not."""
+    """Returns the decision about a partition whose offsets are translated from now on. `reason`:
+    why it stopped; None if it did not."""
     targets = (one.partition,)
     if progress.begins:  # it has only filler
         return Begin(start=max(progress.offsets_from, one.offsets.log_start), targets=targets)
     if reason is not None:
         # Its offsets may not be those of the source, but its last records are.
         return Adopt(start=None, target=one.partition, reason=reason)
-    # Only the log shows the sequence of its last record: markers have had others since.
+    # Only the log shows the sequence of its last record: after markers, sequences begin with 0.
     return BeginBehind(
         progress=progress,
         otherwise=Stop(

@@ -17,8 +17,8 @@ from causeway.status import PartitionStatus
 from causeway.translation import Course, CourseKey
 
 V = TypeVar("V")
-IDLE = HELD | {State.STOPPED}  # they need no outlets
-OVER = ENDED | {State.STOPPED}  # they are not kept up to date
+IDLE = HELD | {State.STOPPED}  # partitions in these states need no outlets
+OVER = ENDED | {State.STOPPED}  # partitions in these states are not kept up to date
 
 
 class Readings:
@@ -33,14 +33,14 @@ class Readings:
         self._moved: dict[TopicPartition, Row] = {}
 
     def _rows_changed(self) -> None:
-        """With the lock held."""
+        """Call this with the lock held."""
         self._sorted = None
 
     def with_chosen(self, link: LinkSettings) -> LinkSettings:
         return replace(link, chosen=self.chosen)
 
     def _with_rows(self, values: Mapping[TopicPartition, V]) -> Iterator[tuple[Row, V]]:
-        """The rows of those `values` that have one. With the lock held."""
+        """Yields the rows of those `values` that have one. Call it with the lock held."""
         for at, value in values.items():
             if (row := self._rows.get(at)) is not None:
                 yield row, value
@@ -63,7 +63,7 @@ class Readings:
             return [row for row in self._rows.values() if wanted(row)]
 
     def get(self, places: Iterable[TopicPartition]) -> list[Row]:
-        """The rows of those `places` that have one."""
+        """Returns the rows of those `places` that have one."""
         with self._lock:
             return [row for at in places if (row := self._rows.get(at)) is not None]
 
@@ -72,8 +72,8 @@ class Readings:
         return self.rows(lambda row: bool(row.wants) and row.progress.state not in IDLE)
 
     def status(self, silent_since: int | None = None) -> tuple[PartitionStatus, ...]:
-        """Sorted by topic and partition. Counts may be one report behind the rest. `silent_since`:
-        when the source last answered (ms), None if it answers."""
+        """Returns the partitions by topic and number. Counts may be one report behind the other
+        figures. `silent_since`: when the source last answered (ms); None if it answers."""
         now, now_ms = time.monotonic(), int(time.time() * 1000)
         with self._lock:
             if self._sorted is None:
@@ -82,26 +82,27 @@ class Readings:
         return tuple([row.status(now, now_ms, silent_since) for row in rows])
 
     def counted(self) -> list[tuple[str, Transformed | None]]:
-        """The transform's name and counts of each partition that goes through a transform."""
+        """Returns, for each partition that goes through a transform, the transform's name and the
+        counts."""
         rows = self._all().values()
         return [(row.transform.name, row.transformed) for row in rows if row.transform is not None]
 
     def _all(self) -> dict[TopicPartition, Row]:
-        """A copy, for readers of all rows: reports need the lock, and 100,000 rows take a while.
-        Values of a row that must be consistent are one value, replaced as a whole."""
+        """Returns a copy, for readers of all rows: reports need the lock, and 100,000 rows take a
+        while. Values of a row that must be consistent are one value, replaced as a whole."""
         with self._lock:
             return dict(self._rows)
 
     def is_settled(self, for_good_s: float) -> bool:
-        """Whether a bounded run need not wait: each partition is done, or stopped, or has failed
+        """Whether a bounded run need not wait: each partition is done, is stopped, or has failed
         for `for_good_s`."""
         now = time.monotonic()
         with self._lock:
             return all(row.is_settled(now, for_good_s) for row in self._rows.values())
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The source offset below which everything is mirrored, of each running partition with an
-        offset map."""
+        """Returns, for each running partition with an offset map, the source offset below which
+        everything is mirrored."""
         return {
             at: row.progress.position
             for at, row in self._all().items()
@@ -109,8 +110,8 @@ class Readings:
         }
 
     def newest(self, *, moved: bool) -> dict[TopicPartition, tuple[int, int]]:
-        """`Row.newest` of the same partitions; with `moved`, only of partitions that lanes reported
-        since the last call."""
+        """Returns `Row.newest` of the partitions of `positions`. With `moved`, only of partitions
+        that lanes have reported since the last call."""
         with self._lock:
             moving, self._moved = self._moved, {}
             rows = moving if moved else dict(self._rows)
@@ -132,7 +133,7 @@ class Readings:
         ]
 
     def ended(self) -> set[TopicPartition]:
-        """The source partitions whose mirror was promoted or failed over."""
+        """Returns the source partitions whose mirror was promoted or failed over."""
         return {at for at, row in self._all().items() if row.progress.state in ENDED}
 
     @property
@@ -148,11 +149,12 @@ class Readings:
         )
 
     def undated(self) -> dict[TopicPartition, int]:
-        """The positions of partitions that lag, if the time of the first record is unknown."""
+        """Returns the positions of partitions that lag, if the time of the first unmirrored record
+        is unknown."""
         return {at: row.progress.mirrored_to for at, row in self._all().items() if row.is_undated}
 
     def topics(self) -> dict[str, MirroredTopic]:
-        """The topics of which at least one partition is mirrored now, by source name."""
+        """Returns the topics of which at least one partition is mirrored now, by source name."""
         with self._lock:
             return {
                 at.topic: row.topic
@@ -161,30 +163,30 @@ class Readings:
             }
 
     def filling(self) -> set[str]:
-        """The source topics of partitions whose beginnings are being filled on the target."""
+        """Returns the source topics of partitions whose beginnings are being filled now."""
         return {
             at.topic
             for at, row in self._all().items()
             if (known := row.progress).begins
-            # It may be filled, and not deleted yet.
+            # It may be filled, and the filler not be deleted yet.
             or (known.position == known.offsets_from > 0 and known.state is not State.RUNNING)
         }
 
     def held(self) -> dict[TopicPartition, Held]:
-        """The partitions that an open transaction on the source holds back for long."""
+        """Returns the partitions that an open transaction on the source holds back for long."""
         now = time.monotonic()
         with self._lock:
             return {at: held for at, row in self._rows.items() if (held := row.held(now))}
 
     def place(self, key: CourseKey, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
-        """The target of each source offset, see OffsetMap.place; None if the partition has no map
-        (not mirrored, keys decide, at-least-once)."""
+        """Returns the target of each source offset, see OffsetMap.place. None if the partition has
+        no map (it is not mirrored, or keys decide, or at-least-once)."""
         with self._lock:
             known = self._map(key)
             return None if known is None else {offset: known.place(offset) for offset in offsets}
 
     def alone_until(self, key: CourseKey, target: int) -> int:
-        """See OffsetMap.alone_until; `target` if `key` has no map."""
+        """See OffsetMap.alone_until. Returns `target` if `key` has no map."""
         with self._lock:
             known = self._map(key)
             return target if known is None else known.alone_until(target)
@@ -196,7 +198,8 @@ class Readings:
             return (0, source) if known is None else known.read_again(source, target)
 
     def end(self, key: CourseKey) -> int | None:
-        """The target offset up to which the map of `key` goes; later records are not there yet."""
+        """Returns the target offset up to which the map of `key` goes: it has no later records
+        yet."""
         with self._lock:
             known = self._map(key)
             return known.points[-1].target if known is not None and known.points else None

@@ -36,8 +36,8 @@ _log = logging.getLogger("causeway.link")
 
 
 class Reconciler:
-    """Carries out what looks, people and transforms change. Not thread-safe except for `revoke` and
-    `pauses`."""
+    """Carries out the changes that follow from looks, from people's requests and from transforms.
+    Not thread-safe except for `revoke` and `pauses`."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class Reconciler:
         )
         self._ends: dict[TopicPartition, int] = {}
         self._freeing: set[TopicPartition] = set()  # see _free
-        self._concerned: set[TopicPartition] = set()  # by a change of the settings
+        self._concerned: set[TopicPartition] = set()  # a change of the settings concerns them
         self._way: Way = "transactions"  # how gaps are filled in this term
         self._begun = False
 
     def follow(self, before: Reconciler) -> None:
-        """Goes on with changed settings, within a term or before one. The next look lets go of the
-        partitions that the change concerns, and takes them up as at a start. `before` does nothing
-        any more."""
+        """Continues with changed settings, within a term or before a term. The next look lets go of
+        the partitions that the change concerns, and takes them up as at a start. `before` must do
+        nothing any more."""
         self._way, self._ends, self._freeing = before._way, before._ends, before._freeing
         self.pauses.held = before.pauses.held
         self._outlets.follow(before._outlets)
@@ -103,7 +103,7 @@ class Reconciler:
         self._concerned = before._concerned | {row.progress.source for row in rows}
 
     def revoke(self, places: Iterable[TopicPartition], timeout_s: float | None = None) -> bool:
-        """As Fleet.remove; `timeout_s` defaults to the lease of lanes."""
+        """Like Fleet.remove. `timeout_s` defaults to the lease of lanes."""
         keys = [(self._link.name, at.topic, at.partition) for at in places]
         return self._fleet.remove(keys, self._lease_s if timeout_s is None else timeout_s)
 
@@ -136,7 +136,7 @@ class Reconciler:
             if self._registry.lacks(TopicPartition(topic.source, partition))
         ]
         if self._fleet.on_lanes([(self._link.name, topic.source, n) for topic, n in wanted]):
-            # Of a term that ended at once: they may still send.
+            # They have it from a term that ended at once: they may still send.
             self._leadership.alone_at = max(self._leadership.alone_at, time.monotonic() + 1.0)
         led = routing.led_to(self._registry.known().values())
         left = self._registry.left()
@@ -165,8 +165,8 @@ class Reconciler:
         return self._outlets.supply()
 
     def resume(self) -> None:
-        """Resumes partitions that are no longer paused, except those of topics that the link
-        leaves."""
+        """Resumes partitions that are no longer paused, except if the link no longer chooses their
+        topic."""
         over = self.pauses.over()
         left = self._left({at.topic for at in over})
         rows = self._registry.resume(at for at in over if at.topic not in left)
@@ -177,7 +177,7 @@ class Reconciler:
 
     def renew(self) -> bool | None:
         """Lets go of partitions whose end was withdrawn. The next look takes them up as at a start.
-        None if there are none, False if a lane still holds one of them."""
+        Returns None if there are no such partitions, False if a lane still holds one of them."""
         places = self.pauses.renewed()
         if not places:
             return None
@@ -210,10 +210,10 @@ class Reconciler:
         adopt: Collection[Scope] = (),
         translate: Collection[Scope] = (),
     ) -> bool:
-        """Lets go of stopped and failed partitions there. The next look takes them up as at a
-        start. False if a lane still holds one of them. In the scopes of `adopt`, stopped partitions
-        are taken up as with --adopt, and losses are acknowledged; in those of `translate`, they no
-        longer keep their offsets."""
+        """Lets go of stopped and failed partitions in `scopes`. The next look takes them up as at a
+        start. Returns False if a lane still holds one of them. In the scopes of `adopt`, stopped
+        partitions are taken up as with --adopt, and losses are acknowledged. In the scopes of
+        `translate`, stopped partitions no longer keep their offsets."""
         rows = troubled(self._registry, scopes)
         if not self._free(rows):
             return False
@@ -225,7 +225,7 @@ class Reconciler:
         adopted += translated
         self._registry.acknowledge(lambda row: covered(row.progress.source, adopt))
         with self._writing:
-            self._let_go(adopted)  # they keep their state and reason
+            self._let_go(adopted)  # these rows keep their state and reason
             self._let_go([row for row in rows if row not in adopted], restart=True)
         if rows:
             _log.info("restart", extra={"link": self._link.name, "partitions": len(rows)})
@@ -238,8 +238,8 @@ class Reconciler:
         )
 
     def pass_over(self) -> bool | None:
-        """Lets go of partitions that may pass over a loss. The next look takes them up behind it.
-        None if there are none, False if a lane still holds one of them."""
+        """Lets go of partitions that may pass over a loss. The next look takes them up behind the
+        loss. Returns None if there are no such partitions, False if a lane still holds one."""
         rows = self._registry.rows(lambda row: row.passing)
         if not rows:
             return None
@@ -265,8 +265,8 @@ class Reconciler:
         self._concerned.clear()
 
     def _free(self, rows: Sequence[Row]) -> bool:
-        """Takes `rows` from their lanes; False if a lane still holds one. In the end that lane
-        releases the row as well; then the next look releases it (see `_leave`) in any state."""
+        """Takes `rows` from their lanes. Returns False if a lane still holds one of them. After
+        that lane has released it, the next look lets go of it in any state (see `_leave`)."""
         places = {row.progress.source for row in rows}
         self._freeing |= places
         return self.revoke(places)
@@ -293,7 +293,7 @@ class Reconciler:
     def _assign(
         self, rows: Sequence[Row], settled: Mapping[TopicPartition, bool] = MappingProxyType({})
     ) -> None:
-        """Assigns `rows` to lanes; of paused ones only informs the fleet."""
+        """Assigns `rows` to lanes. The fleet holds those that are paused."""
         clusters = self._leadership.clusters
         assignments = {}
         for row in rows:
@@ -318,8 +318,8 @@ class Reconciler:
             self._fleet.add(each for at, each in assignments.items() if at not in held)
 
     def _check_known(self, found: Found) -> frozenset[str]:
-        """Stops the partitions whose topic has changed. Returns the topics that the source no
-        longer has."""
+        """Stops the partitions whose topic has changed. Returns the topics that the source has
+        lost."""
         live = self._registry.live()
         missing = {row.progress.topic for row in live} - found.counts.keys()
         gone = discovery.absent(self._sides.source_admin, missing, found, again=True)
@@ -339,7 +339,7 @@ class Reconciler:
 
     def _leave(self, found: Found) -> None:
         """Lets go of topics that are no longer chosen, and of partitions that a lane released late.
-        Their progress stays: a later choice of the topics continues from there."""
+        Their progress stays: if the topics are chosen again, they continue from there."""
         left = self._left({row.progress.topic for row in self._registry.rows(lambda _: True)})
         rows = self._registry.rows(
             lambda row: row.progress.topic in left or row.progress.source in self._freeing
@@ -354,7 +354,7 @@ class Reconciler:
             _log.info("leave", extra={"link": self._link.name, "topics": ", ".join(sorted(left))})
 
     def _left(self, topics: Collection[str]) -> set[str]:
-        """Those of `topics` that are no longer chosen."""
+        """Returns those of `topics` that are no longer chosen."""
         if not self._link.geo:
             return set()
         out = (Verdict.NOT_INCLUDED, Verdict.EXCLUDED)

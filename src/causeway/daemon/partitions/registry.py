@@ -15,11 +15,11 @@ from causeway.link_topics import Deletion, Entry, PartitionProgress, ProgressCon
 from causeway.model import ENDED, HELD, Dated, State, TopicPartition
 
 _log = logging.getLogger("causeway.link")
-_MAPS_S = 60.0  # so often offset maps are written; missing points can be looked up
+_MAPS_S = 60.0  # between two writes of offset maps; missing points can be looked up
 
 
 class Registry(Readings):
-    """Thread-safe. `link` names it in logs; `on_data_loss`: see control/claim_checks.py."""
+    """Thread-safe. `link`: its name in logs. `on_data_loss`: see control/claim_checks.py."""
 
     def __init__(self, link: str, on_data_loss: OnDataLoss = "stop") -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Registry(Readings):
         self._maps_written_at = 0.0
         self.wanted = threading.Event()  # a transform wants outlets
         self.passing = threading.Event()  # a partition may pass over a loss
-        # Held from taking rows that have to be written until they are written.
+        # Held while rows are written, from the moment when they are taken for that.
         self.writing = threading.Lock()
 
     def begin(self, contents: ProgressContents) -> None:
@@ -45,7 +45,8 @@ class Registry(Readings):
             self._moved.clear()
 
     def left(self) -> ProgressContents:
-        """Progress and offset maps of an earlier leader that no row has taken up yet; a copy."""
+        """Returns a copy of the progress and offset maps of an earlier leader that no row has taken
+        up yet."""
         with self._lock:
             return ProgressContents(
                 partitions=dict(self._left.partitions), maps=dict(self._left.maps)
@@ -77,12 +78,12 @@ class Registry(Readings):
                 self._left.maps.pop(at, None)
                 if row.progress.state is State.STOPPED:
                     self._log_state(row)
-                elif row.progress.position == row.stop_at:  # beyond it, a lane finds the reason
+                elif row.progress.position == row.stop_at:  # beyond it, a lane says why
                     row.finish()
 
     def stop(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Stops rows by the driver's decision. A row that stopped by itself meanwhile keeps its own
-        reason."""
+        """Stops rows by the driver's decision. A row that has stopped by itself meanwhile keeps its
+        own reason."""
         with self._lock:
             for row, reason in self._with_rows(reasons):
                 if row.progress.state is not State.STOPPED:
@@ -90,9 +91,9 @@ class Registry(Readings):
                     self._log_state(row)
 
     def let_go(self, rows: Iterable[Row], *, restart: bool = False) -> None:
-        """Removes `rows`, so that the next look takes them up again from their progress. `restart`:
-        also the stopped ones, with all checks of a start. No lane has them, and they are not being
-        written."""
+        """Removes `rows`, so that the next look takes them up again from their progress. With
+        `restart`, stopped rows as well: they pass all checks of a start. No lane may have these
+        rows, and no thread may be writing them."""
         with self._lock:
             self._rows_changed()
             for row in rows:
@@ -105,7 +106,7 @@ class Registry(Readings):
 
     def note_gone(self, since: Mapping[TopicPartition, int]) -> list[Entry]:
         """Notes when (ms) the source lost the topics; -1 if they are back. Returns the records to
-        write for partitions without a row."""
+        write: they are for partitions without a row."""
         entries: list[Entry] = []
         with self._lock:
             for at, gone_at in since.items():
@@ -114,7 +115,7 @@ class Registry(Readings):
                     if gone_at < 0 or row.progress.state is State.STOPPED:
                         row.progress, row.dirty = row.progress.replace(gone_at=gone_at), True
                 elif left is not None:
-                    # Its state stays: the id shows later whether the same topic is back.
+                    # The state stays: later the topic id shows whether the same topic is back.
                     self._left.partitions[at] = left.replace(gone_at=gone_at)
                     entries.append(self._left.partitions[at])
         return entries
@@ -143,7 +144,7 @@ class Registry(Readings):
 
     def stop_ended(self, ended: Callable[[TopicPartition], bool], reason: str) -> int:
         """Stops partitions whose mirror has ended by their progress, but not by the directives
-        (`ended`). Returns how many. `reason` follows the state in the new reason."""
+        (`ended`). Returns their number. `reason` is the second half of the new reason."""
 
         def stopped(progress: PartitionProgress) -> PartitionProgress | None:
             if progress.state not in ENDED or ended(progress.source):
@@ -191,7 +192,7 @@ class Registry(Readings):
 
     def hold(self, why: Mapping[TopicPartition, tuple[State, str]]) -> None:
         """Puts rows on hold: no lane has them or gets them. Offset maps of ended mirrors are
-        written at once: other tools continue from them."""
+        written at once, because other tools continue from them."""
         with self._lock:
             for row, (state, reason) in self._with_rows(why):
                 if row.progress.state in AT_REST and state not in ENDED:
@@ -201,7 +202,7 @@ class Registry(Readings):
                     self._maps_written_at = -_MAPS_S
 
     def resume(self, places: Iterable[TopicPartition]) -> list[Row]:
-        """Ends the hold of those of `places` that have not ended; they wait for lanes from now
+        """Ends the hold of those of `places` that have not ended. They wait for lanes from now
         on."""
         with self._lock:
             found = self._with_rows(dict.fromkeys(places))
@@ -211,8 +212,8 @@ class Registry(Readings):
             return rows
 
     def note_ends(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Notes the source's ends: for readers like us, and the high watermark. Lanes know newer
-        ends of the partitions that they mirror."""
+        """Notes the source's ends: the end for readers like us, and the high watermark. Does
+        nothing for partitions that lanes mirror: the lanes know newer ends."""
         with self._lock:
             for row, (end, top) in self._with_rows(ends):
                 row.note_end(end, top)
@@ -241,7 +242,7 @@ class Registry(Readings):
                         self._log_state(row)
 
     def claim(self, claimed: Iterable[PartitionProgress]) -> None:
-        """Takes claims that are durable. No lane has these partitions."""
+        """Applies claims that are durable. No lane may have these partitions."""
         with self._lock:
             for row, progress in self._with_rows({each.source: each for each in claimed}):
                 if row.progress.state is not State.STOPPED:
@@ -255,8 +256,8 @@ class Registry(Readings):
         _log.warning("partition %s", what, extra=extra)
 
     def take_dirty(self, *, final: bool = False) -> tuple[list[Row], list[Entry]]:
-        """The rows and records to write; `give_back` the rows if that fails. `final`: includes all
-        changed offset maps."""
+        """Returns the rows and records to write; `give_back` the rows if the write fails. `final`:
+        the records include all changed offset maps."""
         with self._lock:
             dirty = [row for row in self._rows.values() if row.dirty]
             entries: list[Entry] = [row.progress for row in dirty]
@@ -289,7 +290,7 @@ class Registry(Readings):
                         known.changed = True
 
     def mark_all_dirty(self) -> None:
-        """Everything has to be written again."""
+        """Marks everything as to be written again."""
         with self._lock:
             self._left_dirty = True
             for row in self._rows.values():
@@ -311,7 +312,7 @@ class Registry(Readings):
                     hold.reason = reason
 
     def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
-        """Notes the offsets below which the source has no records any more."""
+        """Notes the offsets below which the source has no records left."""
         with self._lock:
             for row, start in self._with_rows(log_starts):
                 for known in row.maps.values():

@@ -1,4 +1,4 @@
-"""Which partitions a change of a link's settings concerns. The others stay with their lanes."""
+"""Decides which partitions a change of a link's settings concerns. Lanes keep the others."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _Link = tuple[LinkSettings, Transforms]
 
 
 def compared(before: _Link, now: _Link) -> Callable[[str], bool]:
-    """Tells for a topic (a name on the source) whether anything has changed that decides what a
-    lane does with its partitions, or that claims depend on."""
+    """Returns a function that says, for a topic of the source, whether a change affects the work of
+    lanes on its partitions, or their claims."""
 
     @cache
     def other(topic: str) -> bool:
@@ -27,7 +27,7 @@ def compared(before: _Link, now: _Link) -> Callable[[str], bool]:
 
 
 def _of(topic: str, link: LinkSettings, transforms: Transforms) -> tuple[Any, ...]:
-    """All that decides it: see claims.assignment."""
+    """Returns all settings that decide this: see claims.assignment."""
     transform = transforms.of(topic)
     preserves = link.preserves(topic)
     filled = (link.offset_gaps, link.offset_filler, link.offset_filler_from) if preserves else ()
@@ -36,7 +36,7 @@ def _of(topic: str, link: LinkSettings, transforms: Transforms) -> tuple[Any, ..
         None if transform is None else transform.key,
         transforms.identity_of(topic),
         link.treatments_of(topic),
-        replace(link.fetch, start="earliest"),  # of new partitions alone
+        replace(link.fetch, start="earliest"),  # the start only matters for new partitions
         claims.compression(link),
         link.is_sole_writer(topic),
         link.joins,
@@ -46,7 +46,7 @@ def _of(topic: str, link: LinkSettings, transforms: Transforms) -> tuple[Any, ..
 
 
 def still_held(link: str) -> CausewayError:
-    """A lane has not let go yet of partitions that are to go on with other settings."""
+    """The error if a lane still holds partitions that must go on with other settings."""
     return CausewayError(
         "change the settings of",
         link,

@@ -1,10 +1,10 @@
-"""Restarts of partitions: which ones, and how a topic is deleted and filled again.
+"""Restarts of partitions: decides which ones; deletes a topic and fills it again.
 
     refill    lanes let go ─► the target topic is deleted ─► its progress is forgotten ─► the next
               look creates it, and claims it like a new one
 
-Each step may be done already, because the successor of a dead driver repeats the request. A topic
-with another id is not deleted.
+Each step may have been done already, because the successor of a dead driver repeats the request. A
+topic with another id is not deleted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _log = logging.getLogger("causeway.link")
 
 
 def troubled(registry: Registry, scopes: Collection[Scope]) -> list[Row]:
-    """The stopped and failed partitions in `scopes`, unless the source has lost their topics."""
+    """Returns the stopped and failed partitions in `scopes`, except those whose topic the source
+    has lost."""
     return registry.rows(
         lambda row: (
             row.progress.state in (State.STOPPED, State.FAILED)
@@ -51,8 +52,9 @@ def refill(
     revoke: Callable[[Iterable[TopicPartition]], bool],
 ) -> bool:
     """Deletes target topics, and forgets their progress. `wanted`: the ids of the target topics by
-    source topic. False if that has to be tried again: a lane still holds a partition, or a topic is
-    not gone yet. If a topic cannot be deleted, its partitions stop. Raises CausewayError."""
+    source topic. Returns False if this has to be tried again: a lane still holds a partition, or a
+    topic is not gone yet. If a topic cannot be deleted, its partitions stop. Raises
+    CausewayError."""
     for name, topic_id in wanted.items():
         known = {
             at: progress
@@ -80,13 +82,13 @@ def refill(
 
 
 def _is_for(progress: PartitionProgress, topic_id: str) -> bool:
-    """Whether `progress` is about the target topic with that id, or about none: the partition
-    stopped before it was claimed."""
+    """Whether `progress` is about the target topic with that id, or about no target topic because
+    the partition stopped before it was claimed."""
     return not progress.outlets or any(each.topic_id == topic_id for each in progress.outlets)
 
 
 def _delete(target: Cluster, topic_id: str) -> bool:
-    """Deletes the topic with that id; whether it is gone. Raises CausewayError."""
+    """Deletes the topic with that id. Returns whether the topic is gone. Raises CausewayError."""
     found = [each for each in target.metadata(None).topics.values() if each.topic_id == topic_id]
     for topic in found:
         error = target.delete_topics([topic.name])[topic.name]

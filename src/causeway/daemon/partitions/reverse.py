@@ -15,8 +15,8 @@ from causeway.naming import directives_topic
 def reverse_ended(
     topics: Collection[str], link: LinkSettings, sides: Sides, pauses: Pauses
 ) -> frozenset[str]:
-    """Those of `topics` whose reverse mirror, from the target of `link` to its source, has ended,
-    as the source records it: at least a part of their records came from the target. Raises
+    """Returns those of `topics` whose reverse mirror, from the target of `link` to its source, has
+    ended by the source's directives. At least a part of their records came from the target. Raises
     CausewayError."""
     if not topics or link.group_id is not None:
         return frozenset()
@@ -30,6 +30,6 @@ def reverse_ended(
         for each in log.directives.all(EndDirective)
         if each.cut is not None
         and each.cut.target in topics
-        # With a directive, partitions that it does not name were created later.
+        # If there is a directive, partitions that it does not name were created later.
         and not pauses.was_begun(each.cut.target)
     )

@@ -1,10 +1,10 @@
 """Decides which target partitions a source partition feeds, also after partitions were added.
 
-    keys do not decide (as MirrorMaker 2)      the one of the same number; the target grows along
-    as many on both sides at the beginning     the one of the same number, as long as there is one
-    other numbers at the beginning             by key: any of the target's
-    the source outgrows the target             by key, from a source offset on; below it, all of
-                                               a partition goes to the one of the same number
+    keys do not decide (like MirrorMaker 2)    the one of the same number; the target grows along
+    equal numbers at the beginning             the one of the same number, as long as there is one
+    other numbers at the beginning             by key: any partition of the target
+    the source outgrows the target             by key, from a source offset on; all records below
+                                               it go to the partition of the same number
     the target grows while keys decide         stop: keys would change their partition
 
 With equal numbers on both sides, the hash of a key gives the same partition on source and target.
@@ -13,9 +13,9 @@ each key in its target partition. Transformed records stay in the partition of t
 unless the transform decides otherwise.
 
 The sequences of records depend on which records go by key, so all lanes that ever relay a partition
-must agree. Hence the offset where routing by key begins is past everything that a lane can have
-read, and it is in the progress topic, with the claims of the other target partitions, before a lane
-continues.
+must agree. Therefore the offset at which routing by key begins is past everything that a lane can
+have read. Before a lane continues, the progress topic has this offset, and the claims of the other
+target partitions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def routed(
     known: Mapping[TopicPartition, PartitionProgress],
     link: LinkSettings,
 ) -> list[MirroredTopic]:
-    """`topics` with their current routing; `known`: all claims."""
+    """Returns `topics` with their current routing. `known`: all claims."""
     if link.partitioning != "by-key":
         return list(topics)
     claimed: dict[str, dict[int, frozenset[int]]] = {}
@@ -59,18 +59,18 @@ def _routed(topic: MirroredTopic, claimed: Mapping[int, frozenset[int]]) -> Mirr
 
 
 def targets_of(topic: MirroredTopic, partition: int) -> tuple[int, ...]:
-    """The target partitions that source partition `partition` feeds from now on."""
+    """Returns the target partitions that source partition `partition` feeds from now on."""
     return tuple(range(topic.target_partitions)) if topic.by_key else (partition,)
 
 
 def is_other(topic: MirroredTopic, progress: PartitionProgress) -> bool:
-    """Whether a partition was claimed for other target partitions than it feeds from now on."""
+    """Whether the claim of a partition has other target partitions than it feeds from now on."""
     return _fed(progress) != set(targets_of(topic, progress.partition))
 
 
 def keys_stay(topic: MirroredTopic) -> bool:
-    """Whether each key stays in its target partition if partitions go by key from now on: earlier
-    claims fed all target partitions that exist."""
+    """Whether each key stays in its target partition if partitions go by key from now on. It does
+    if earlier claims fed all existing target partitions."""
     return topic.by_key and topic.fed == topic.target_partitions
 
 
@@ -90,8 +90,8 @@ def by_key_from(
     producers: Mapping[int, tuple[int, int]],
     link: LinkSettings,
 ) -> PartitionProgress:
-    """`progress` with routing by key from source offset `offset` on. The outlet of the same number
-    stays; `producers`: (id, epoch) of the other ones."""
+    """Returns `progress` with routing by key from source offset `offset` on. The outlet of the same
+    number stays. `producers`: (id, epoch) of the other outlets."""
     own = {outlet.partition: outlet for outlet in progress.outlets}
     outlets = tuple(
         own.get(target)
@@ -109,8 +109,8 @@ def new_outlet(
     end: int,
     link: LinkSettings,
 ) -> Outlet:
-    """The outlet to target partition `target`, whose log ends at `end`, from source offset `start`
-    on. `producer`: id and epoch."""
+    """Returns the outlet to target partition `target`, whose log ends at `end`, from source offset
+    `start` on. `producer`: id and epoch."""
     return Outlet(
         topic=topic.target,
         partition=target,
@@ -124,9 +124,9 @@ def new_outlet(
 
 
 def led_to(known: Iterable[PartitionProgress]) -> frozenset[TopicPartition]:
-    """The target partitions to which transforms have led. Several source partitions may feed them,
-    so an offset does not identify our record: no outlet there is `exclusive`. That follows from the
-    claims and is not stored."""
+    """Returns the target partitions to which transforms have led. Several source partitions may
+    feed them, so an offset does not identify our record there: no outlet to them is `exclusive`.
+    This follows from the claims and is not stored."""
     return frozenset(
         TopicPartition(outlet.topic, outlet.partition)
         for progress in known
@@ -136,7 +136,7 @@ def led_to(known: Iterable[PartitionProgress]) -> frozenset[TopicPartition]:
 
 
 def among_others(progress: PartitionProgress, led: Collection[TopicPartition]) -> PartitionProgress:
-    """`progress` whose outlets in `led` are not exclusive."""
+    """Returns `progress` in which no outlet to one of `led` is exclusive."""
     outlets = tuple(
         outlet.replace(exclusive=False)
         if outlet.exclusive and (outlet.topic, outlet.partition) in led

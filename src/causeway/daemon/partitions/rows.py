@@ -23,15 +23,15 @@ from causeway.model import ENDED, HELD, Dated, Loss, State, TopicPartition, age_
 from causeway.relay import FlowReport, OutletWanted
 from causeway.status import PartitionStatus, Preserving, lag
 
-# These states last a moment; the next start does not need them.
+# These states are short; the next start does not need them.
 NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
-AT_REST = frozenset({State.STOPPED, State.DONE})  # they do not continue by themselves
+AT_REST = frozenset({State.STOPPED, State.DONE})  # such partitions do not continue by themselves
 
 
 @dataclass(slots=True)
 class _Hold:
     """The source's last stable offset has been `stable` since `since` (monotonic), with records
-    behind it. `reason`: once the task `open transactions` knows it."""
+    behind it. `reason`: None until the task `open transactions` knows it."""
 
     stable: int
     since: float
@@ -46,14 +46,14 @@ class Row:
     stop_at: int | None = None
     transform: Transform | None = None
     transformed: Transformed | None = None
-    wants: tuple[OutletWanted, ...] = ()  # outlets for which its transform waits
-    lack: str | None = None  # why they are not possible yet
+    wants: tuple[OutletWanted, ...] = ()  # the outlets that its transform waits for
+    lack: str | None = None  # why these outlets are not possible yet
     passing: bool = False  # the next look takes it up again behind its loss
     begun: bool = False  # claimed just now: no record can be in flight
     lane: int | None = None
     placed: bool = False  # a lane has recovered it in this term: its topics are the same
     dirty: bool = False
-    failed_at: float | None = None  # monotonic, since when it has been FAILED
+    failed_at: float | None = None  # since when it has been FAILED (monotonic)
     failures: int = 0  # how often it became FAILED
     recoveries: int = 0
     records: int = 0
@@ -75,7 +75,7 @@ class Row:
     def stopped(
         cls, topic: MirroredTopic, before: PartitionProgress, reason: str, loss: Loss | None = None
     ) -> Row:
-        """A partition that stops before a lane had it."""
+        """Returns the row of a partition that stops before a lane has it."""
         after = claim_checks.stopped(before, reason, loss)
         return cls(topic=topic, progress=after, first=after.position, dirty=True)
 
@@ -83,7 +83,7 @@ class Row:
         report, before = standing.report, self.progress
         if _producers(report.outlets) != _producers(before.outlets):
             return  # the report is about a claim that another leader has replaced
-        # Stopped and held rows keep their state, whatever their lane still reports.
+        # Stopped and held rows keep their state, even if their lane reports another one.
         kept = before.state is State.STOPPED and report.state is not State.STOPPED
         kept |= before.state in HELD and report.state not in AT_REST
         kept |= before.state in ENDED
@@ -93,7 +93,7 @@ class Row:
         self.progress = before.replace(
             leader_epoch=report.leader_epoch,
             # Only a lane that has recovered may report an earlier position than before: the target
-            # can lose acknowledged records, and then gets them again.
+            # can lose acknowledged records, and then they are sent again.
             position=report.position
             if report.state in (State.RUNNING, State.DONE)
             else max(report.position, before.position),
@@ -156,7 +156,7 @@ class Row:
             known.reach(outlet.pair)
 
     def held(self, now: float) -> Held | None:
-        """The records that an open transaction holds back, after HELD_MS."""
+        """Returns the records that an open transaction holds back, after HELD_MS; None before."""
         since_ms = self._held_ms(now)
         if self.hold is None or since_ms < open_transactions.HELD_MS:
             return None
@@ -165,7 +165,7 @@ class Row:
     def _held_ms(self, now: float) -> int:
         hold = self.hold  # reports may replace it meanwhile
         if hold is None or self.progress.state is not State.RUNNING:
-            return 0  # the last report of a lane is out of date
+            return 0  # the lane's last report is out of date
         return round(1000 * (now - hold.since))
 
     @property
@@ -173,18 +173,18 @@ class Row:
         return self.progress.is_mapped
 
     def grow(self, progress: PartitionProgress) -> list[Entry]:
-        """Takes `progress`, which has more outlets. Returns the records to write before a lane uses
-        them."""
+        """Applies `progress`, which has more outlets. Returns the records to write before a lane
+        uses the new outlets."""
         known = offset_maps_of(progress, {}, since=self._since())
         self.progress = progress
         new = known.keys() - self.maps.keys()
         self.maps = {**known, **self.maps}
-        # With many outlets, writing all maps for each new outlet would be too much.
+        # A partition can have so many outlets that all maps are too much for each new outlet.
         rewound = self.rewinds != self.rewinds_written
         return [progress, *(each for each in self.map_records() if rewound or each.to in new)]
 
     def _since(self) -> int | None:
-        """The source offset from which on this claim sent all records, if known."""
+        """The source offset from which on this claim has sent all records; None if unknown."""
         first = self.maps.get(self.progress.outlets[0].at)
         if first is None or not first.points:
             return None
@@ -192,11 +192,11 @@ class Row:
 
     @property
     def rewinds(self) -> int:
-        """Of all its offset maps."""
+        """The number of rewinds of all its offset maps."""
         return sum(known.rewinds for known in self.maps.values())
 
     def map_records(self, *, changed: bool = False) -> list[OffsetMapRecord]:
-        """The records of all offset maps, or of those that changed since the last write. Where
+        """Returns the records of all offset maps, or of those that changed since the last write. If
         offsets are preserved, there is nothing to write."""
         if self.progress.preserves:
             return []
@@ -219,19 +219,19 @@ class Row:
         self.progress = self.progress.replace(state=State.RECOVERING)
 
     def wait(self) -> None:
-        """Notes that its lane is gone; another one gets it soon."""
+        """Notes that its lane is gone. Another lane gets it soon."""
         if self.progress.state not in AT_REST | HELD:
             self.progress = self.progress.replace(state=State.WAITING, reason=None)
         self.lane = None
         self.records_per_s = self.bytes_per_s = 0.0
 
     def finish(self) -> None:
-        """Ends it: everything that a bounded run wants is mirrored already."""
+        """Ends it, because everything that a bounded run wants is mirrored already."""
         self.placed = True
         self.progress = self.progress.replace(state=State.DONE, reason=None)
 
     def put_on_hold(self, state: State, reason: str) -> None:
-        """Puts it on hold by a directive (`state` is one of HELD)."""
+        """Puts it on hold by a directive. `state` is one of HELD."""
         if state in ENDED and self.progress.state is State.STOPPED:
             reason = f"{reason}; it had stopped: {self.progress.reason}"
         self.progress = self.progress.replace(state=state, reason=reason)
@@ -252,27 +252,27 @@ class Row:
 
     @property
     def is_unwatched(self) -> bool:
-        """Whether it has stopped or failed: then no lane reads its end, which may grow."""
+        """Whether it has stopped or failed. Then no lane reads its end, which may grow."""
         return self.progress.state in (State.STOPPED, State.FAILED) and self.progress.gone_at < 0
 
     def note_end(self, end: int, high_watermark: int) -> None:
-        """Takes the source's answer, unless a lane mirrors the partition and knows a newer end."""
+        """Notes the source's answer, unless a lane mirrors the partition and knows a newer end."""
         if self.progress.state not in HELD and not self.is_unwatched:
             return
-        # A failover reads the number of missing records from the progress topic.
+        # A failover takes the number of missing records from the progress topic.
         self.dirty |= self.is_unwatched and end != self.progress.source_end
         self.progress = self.progress.replace(source_end=end)
         self.high_watermark = high_watermark
 
     def date(self, dated: Dated) -> None:
-        """Takes the source's answer, unless the position has moved meanwhile."""
+        """Notes the source's answer, unless the position has moved meanwhile."""
         if dated.offset == self.progress.mirrored_to and self.is_undated:
             self.progress = self.progress.replace(dated=dated)
             self.dirty = True
 
     def resume(self) -> None:
         self.progress = self.progress.replace(state=State.WAITING, reason=None)
-        self.dirty = True  # else its record would stay PAUSED until a lane takes it
+        self.dirty = True  # otherwise its record would stay PAUSED until a lane has it
 
     def note_lack(self, reason: str) -> None:
         """Notes why the outlets of its transform are not possible yet."""
@@ -282,14 +282,14 @@ class Row:
         self._note_failure()
 
     def claim(self, progress: PartitionProgress) -> None:
-        """Takes `progress`, a durable claim with more or changed outlets. No lane has the
+        """Applies `progress`, a durable claim with more or changed outlets. No lane may have the
         partition."""
         self.grow(progress)
         self.wants, self.lack = (), None
         self._note_failure()
 
     def stop(self, progress: PartitionProgress) -> None:
-        """Stops it by the driver's decision; `progress` contains the reason."""
+        """Stops it by the driver's decision. `progress` contains the reason."""
         self.progress = progress
         self.lane, self.wants = None, ()
         self.dirty = True
@@ -310,9 +310,9 @@ class Row:
         return self.failed_at is not None and now - self.failed_at > for_good_s
 
     def status(self, now: float, now_ms: int, silent_since: int | None = None) -> PartitionStatus:
-        """At `now` (monotonic), which is `now_ms`; `silent_since`: when the source last answered
-        (ms), None if it answers. 100,000 rows take 0.3 to 0.6 s of CPU."""
-        # A lane does not report unchanged partitions: without reports no record moves.
+        """Returns its status at `now` (monotonic), which is `now_ms`. `silent_since`: when the
+        source last answered (ms); None if it answers. 100,000 rows take 0.3 to 0.6 s of CPU."""
+        # A lane does not report unchanged partitions: if no report comes, no record moves.
         still = now - self.heard_at > 3.0
         progress, hold = self.progress, self.hold
         held_ms = self._held_ms(now)
@@ -374,6 +374,7 @@ def _producers(outlets: Sequence[Outlet]) -> list[int]:
 
 
 def _newest(reported: int, before: int) -> int:
-    """The newer time. Older versions also stored times that give no age: these never win."""
+    """Returns the newer time. Older versions also stored times that give no age: a new time
+    replaces them in any case."""
     dated = age_ms(before, int(time.time() * 1000)) is not None
     return max(reported, before) if dated or reported < 0 else reported

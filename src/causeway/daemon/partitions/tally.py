@@ -1,4 +1,4 @@
-"""Figures for the status: the counts of a link's transforms, which the progress topic has as well,
+"""Figures for the status: the counts of a link's transforms, which are also in the progress topic,
 and figures of about the last minute."""
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from causeway.status import Timing, TransformStatus
 
 _HALF_S = 30.0
 RECENT_S = 2 * _HALF_S  # older figures are not recent
-_RECORD_S = 60.0  # so often counts are recorded; a first match or refusal at once
+_RECORD_S = 60.0  # between two records of counts; a first match or refusal is recorded at once
 Counted = tuple[str, Transformed | None]  # the name of a partition's transform, and its counts
 
 
 class TransformTally:
-    """The counts of one link. Thread-safe. The status shows the counts of this run; the records
-    continue those of an earlier driver, while the transform stays the same."""
+    """The counts of one link. Thread-safe. The status shows the counts of this run. The records
+    continue the counts of an earlier driver while the transform stays the same."""
 
     def __init__(self, transforms: Transforms) -> None:
         self._transforms = transforms.all
@@ -43,7 +43,7 @@ class TransformTally:
                     self._recorded[transform.name] = record
 
     def follow(self, before: TransformTally) -> None:
-        """Goes on within a term with changed transforms. Those that stay the same keep their
+        """Continues within a term with changed transforms. Transforms that stay the same keep their
         counts."""
         identities = {each.name: each.identity for each in before._transforms}
         same = {
@@ -59,13 +59,13 @@ class TransformTally:
         stages: Mapping[str, int],
         troubles: Mapping[str, str],
     ) -> tuple[TransformStatus, ...]:
-        """`counted`: of each partition; `stages`: how many are wanted, and `troubles`: why they
-        fail or wait, by transforms' keys."""
+        """`counted`: the counts of each partition. `stages`: the number of wanted stages.
+        `troubles`: why stages fail or wait. Both are by the transforms' keys."""
         if not self._transforms:
             return ()
         of: dict[str, list[Transformed | None]] = {each.name: [] for each in self._transforms}
         for name, counts in counted:
-            if name in of:  # a partition with the settings before a reload may have another one
+            if name in of:  # a partition with the settings before a reload may have another name
                 of[name].append(counts)
         return tuple(
             TransformStatus(
@@ -87,8 +87,8 @@ class TransformTally:
         *,
         final: bool = False,
     ) -> list[TransformRecord]:
-        """The records to write; all changed ones if `final`. `count` is only called if there are
-        transforms."""
+        """Returns the records to write; if `final`, all changed ones. `count` is only called if
+        there are transforms."""
         if not self._transforms:
             return []
         now = time.monotonic()
@@ -114,13 +114,13 @@ class TransformTally:
             return dirty
 
     def give_back(self, records: Sequence[TransformRecord]) -> None:
-        """Marks records that could not be written."""
+        """Marks records as changed because they could not be written."""
         with self._lock:
             for record in records:
                 self._recorded.pop(record.name, None)
 
     def mark_all_dirty(self) -> None:
-        """Everything has to be written again."""
+        """Marks everything as to be written again."""
         with self._lock:
             self._recorded.clear()
             self._recorded_at = 0.0
@@ -130,7 +130,7 @@ class TransformTally:
 
 
 def _unseen(transform: Transform, counts: Transformed) -> tuple[str, ...]:
-    """The rules that have not matched any record, although there were records."""
+    """Returns the rules that have not matched any record, although there were records."""
     names = _rules(transform.settings.rules) if counts.records_in else ()
     return tuple(name for bit, name in enumerate(names) if not counts.seen >> bit & 1)
 
@@ -145,7 +145,7 @@ def _rules(rules: str | None) -> tuple[str, ...]:
 
 
 def _is_news(record: TransformRecord, known: TransformRecord | None) -> bool:
-    """Whether a person should see it soon."""
+    """Whether the record has news that a person should see soon."""
     if known is None:
         return record.counts != Transformed() or record.reason is not None
     before, now = (
@@ -155,8 +155,9 @@ def _is_news(record: TransformRecord, known: TransformRecord | None) -> bool:
 
 
 class Recent(Value):
-    """Two halves like Kafka's own metrics: half a minute after its first figure, `current` becomes
-    `before`. `now` and `begun` are monotonic seconds; `last`: the mean of the newest figures."""
+    """Figures in two halves, like Kafka's own metrics: half a minute after its first figure,
+    `current` becomes `before`. `now` and `begun` are monotonic seconds. `last`: the mean of the
+    newest figures."""
 
     last: float
     begun: float  # when the first figure of `current` came
@@ -190,7 +191,7 @@ class Recent(Value):
 
 
 def with_more(known: Recent | None, spread: Spread | None, now: float) -> Recent | None:
-    """`known` with the new `spread`, if there is one."""
+    """Returns `known` with the new `spread`, if there is one."""
     if spread is None:
         return known
     return Recent.of(spread, now) if known is None else known.plus(spread, now)

@@ -1,7 +1,7 @@
 """Runs lanes on Spark: a context, and a job of one task for each lane.
 
-In local mode (`local[*]`, the default) lanes are Python workers on this machine; with a cluster's
-master they are tasks on its executors, which need Causeway installed or shipped to them.
+In local mode (`local[*]`, the default) lanes are Python workers on this machine. With a cluster's
+master they are tasks on its executors; Causeway must be installed there or shipped to them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from causeway.relay.lane import LaneTask
 
 _log = logging.getLogger("causeway.spark")
 _BACKOFF_S = (0.2, 30.0)  # first and longest pause before a lane's job is launched again
-_HEALTHY_S = 60.0  # a lane that ran for so long starts again with the first pause
-_COUNT_S = 5.0  # so often the cores of a cluster are counted
+_HEALTHY_S = 60.0  # a lane that ran for this time starts again with the first pause
+_COUNT_S = 5.0  # between two counts of a cluster's cores
 _MOST_STUCK = 3  # threads that go on for cancelled jobs, each on a core
-_LAST_JOBS_S = 2.0  # jobs of lanes that have ended get so long to end themselves
+_LAST_JOBS_S = 2.0  # the jobs of ended lanes may end by themselves in this time
 # Keys whose values Spark itself hides on its pages.
 _REDACTION, _REDACTED = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key"
 _HIDDEN = "********"
-_LEAST_HIDDEN = 4  # characters: a shorter text is no secret, and occurs in too many lines
+_LEAST_HIDDEN = 4  # characters: a shorter text is no secret, and is in too many lines
 _NOT_IMPORTABLE = "the executors cannot import"
 _SHIP_IT = (
     "install Causeway for the Python that runs there (spark.pyspark.python), or ship it with "
@@ -65,8 +65,8 @@ class Spark:
     The values of `conf` reach the JVM in a private file, never in its arguments. Secret values do
     not appear on the pages or in the output of Spark.
 
-    `on_lane_ended(lane, reason, returned)` is called from a lane's thread each time its job ends;
-    `returned` means that the lane's function did. The job is launched again after a pause, until
+    `on_lane_ended(lane, reason, returned)` is called from a lane's thread each time its job ends.
+    `returned`: the lane's function has returned. The job is launched again after a pause, until
     `quiesce` or `stop`.
     """
 
@@ -80,11 +80,11 @@ class Spark:
         java_options: str | None = None,
         staged: int = 0,
     ) -> None:
-        """`staged`: how many stages of transforms there may be at once."""
+        """`staged`: the number of stages of transforms that may run at once."""
         self._conf = complete(plain(conf), lanes, secret, staged)
         self._hidden = {key: v.reveal() for key, v in conf.items() if isinstance(v, Secret)}
         self.local = is_local(self._conf)
-        # Only together with our own options: the options of the file stay as they are.
+        # Only if all options are ours: options of the file stay as they are.
         self._tuned = self.local and "spark.driver.extraJavaOptions" not in conf
         self._java_options = java_options
         self._lanes, self._staged = lanes, staged
@@ -116,7 +116,7 @@ class Spark:
         if self.local:
             environment.prepare_local(self._secret)
         elif "spark.pyspark.python" in self._conf:
-            # Only spark-submit acts on it; a context in Python reads the variable.
+            # Only spark-submit reads the setting; a context in Python reads the variable.
             os.environ["PYSPARK_PYTHON"] = self._conf["spark.pyspark.python"]
         try:
             from pyspark import SparkConf, SparkContext
@@ -159,8 +159,8 @@ class Spark:
         self._context.setLogLevel(self._conf.get("spark.log.level", "ERROR"))
 
     def _launch(self, launch_gateway: Callable[..., Any]) -> Any:
-        # Its own session: Ctrl-C in a terminal must only reach this process, so that lanes drain.
-        # The JVM ends by itself when our end of its standard input is gone.
+        # The JVM gets its own session: Ctrl-C in a terminal must only reach this process, so that
+        # lanes drain. The JVM ends by itself when our end of its standard input is gone.
         reader, writer = os.pipe()
         threading.Thread(target=self._read, args=(reader,), name="spark-log", daemon=True).start()
         # All users of the machine can read the arguments of a process.
@@ -195,8 +195,8 @@ class Spark:
 
     @property
     def lanes(self) -> int:
-        """How many lanes may run now; on a cluster, the cores of its executors without those of
-        stages."""
+        """The number of lanes that may run now. On a cluster: the cores of its executors, without
+        the cores of stages."""
         if self._lanes is not None:
             return self._lanes
         now = time.monotonic()
@@ -229,10 +229,10 @@ class Spark:
         self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
     def free(self, group: str) -> None:
-        """Stops threads of the JVM that work on a job of `group` though it was cancelled, for
-        example on a regular expression that never ends. Does nothing on a cluster, whose JVMs are
-        out of reach. A thread that Java cannot stop costs a core. If there are more than
-        _MOST_STUCK, another JVM replaces this one."""
+        """Stops threads of the JVM that still work on a cancelled job of `group`, for example on a
+        regular expression that never ends. Does nothing on a cluster, whose JVMs are out of reach.
+        A thread that Java cannot stop costs a core. If there are more than _MOST_STUCK, another JVM
+        replaces this one."""
         if not self.local or stuck.free(self._context._jvm, group):
             return
         with self._session_lock:
@@ -272,7 +272,8 @@ class Spark:
             pause = min(pause * 2, _BACKOFF_S[1])
 
     def _look_at_context(self) -> None:
-        """Notes a stopped context: it is the result if a cluster gives up the application."""
+        """Notes that the context has stopped, which happens if a cluster gives up the
+        application."""
         try:
             if self._context is not None and self._context._jsc.sc().isStopped():
                 words = self._last_words()
@@ -281,11 +282,11 @@ class Spark:
             _log.debug("look at context: %s", error)
 
     def quiesce(self) -> None:
-        """Launches no lane again."""
+        """Prevents that lanes are launched again."""
         self._stopping.set()
 
     def rehearse(self) -> None:
-        """Runs a job that does nothing, as a lane's job would run."""
+        """Runs a job that does nothing, in the same way as a lane's job."""
         self._job(list, "rehearsal")
 
     def _job(
@@ -328,7 +329,7 @@ class Spark:
             return
         from pyspark import SparkContext
 
-        # PySpark would use the JVM, which is about to end, for the next context.
+        # Otherwise PySpark would use this JVM, which is about to end, for the next context.
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
         try:
             if self._process.stdin is not None:
@@ -351,7 +352,7 @@ def _import(module: str) -> None:
 
 
 def explain(error: Exception) -> str:
-    """One line about a failed job: the cause, without Spark's text around it."""
+    """Returns one line about a failed job: the cause, without Spark's text around it."""
     text = str(error)
     missing = re.search(r"No module named '([\w.]+)'", text)
     if missing:
@@ -363,14 +364,14 @@ def explain(error: Exception) -> str:
     found = re.search(r"most recent failure: Lost task .*?\(TID \d+\)(?: \([^)]*\))?: (.+)", text)
     if found:
         return re.sub(r"^[\w.]+: ", "", found[1].strip())[:300]
-    found = re.search(r"^: (?:[\w.]+: )?(.+)", text, re.MULTILINE)  # as py4j shows Java's
+    found = re.search(r"^: (?:[\w.]+: )?(.+)", text, re.MULTILINE)  # py4j's form of a Java error
     if found:
         return found[1].strip()[:500]
     return (lines or [type(error).__name__])[0][:500]
 
 
 def not_importable(reason: str) -> CausewayError | None:
-    """The error if no retry can help a lane that failed with `reason`; else None."""
+    """Returns the error if no retry can help a lane that failed with `reason`, else None."""
     if _NOT_IMPORTABLE in reason:
         return PrerequisiteError("start lanes", cause=reason, remedy=_SHIP_IT)
     return None

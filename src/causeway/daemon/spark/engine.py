@@ -1,8 +1,9 @@
-"""Keeps Spark alive, and the stages of transforms.
+"""Keeps Spark and the stages of transforms alive.
 
-Spark starts in a thread, and again when its JVM dies. Each stage has a thread and a Spark job,
-launched again after its end. Only with transforms, Spark gets settings for them: rows that do not
-wait for more rows, a JVM that compiles well, and workers that load Arrow before they are forked.
+Spark starts in a thread, and starts again when its JVM dies. Each stage has a thread and a Spark
+job, which is launched again after its end. Only if there are transforms, Spark gets settings for
+them: rows that do not wait for more rows, a JVM that compiles well, and workers that load Arrow
+before they are forked.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from causeway.transform.plan import PreparedTransform
 
 _log = logging.getLogger("causeway.spark")
-_DEATHS, _WITHIN_S = 5, 600.0  # so many deaths within so long a time end the run
+_DEATHS, _WITHIN_S = 5, 600.0  # more deaths than this in this time end the run
 _PAUSE_S = 1.0
 _STAGE_BACKOFF_S = (0.2, 30.0)  # first and longest pause before a stage is launched again
-# When a lane searches the record that throws, its stage dies for each half of a chunk.
-_QUICK = 32  # so many failures do not lengthen the pause
+# When a lane searches for the record that throws, its stage dies for each half of a chunk.
+_QUICK = 32  # this many failures do not lengthen the pause
 GAVE_NO_ANSWER = "it gave no answer in time"
-_HEALTHY_S = 60.0  # a stage that ran this long starts again with the first pause
+_HEALTHY_S = 60.0  # a stage that ran for this time starts again with the first pause
 
 
 class Engine:
@@ -44,7 +45,7 @@ class Engine:
         on_lane_ended: Callable[[int, str, bool], None],
         staged: int = 0,
     ) -> None:
-        """`staged`: how many stages of transforms there may be at once."""
+        """`staged`: the number of stages of transforms that may run at once."""
         self._make = partial(Spark, conf, lanes, secret, on_lane_ended=on_lane_ended, staged=staged)
         self._spark = self._make()
         self._starter: threading.Thread | None = None
@@ -58,12 +59,12 @@ class Engine:
 
     @property
     def spark(self) -> Spark | None:
-        """The Spark on which lanes can be launched; None while it starts. Another object after the
-        JVM died."""
+        """The Spark on which lanes can be launched. None while it starts. It is another object
+        after the JVM died."""
         return self._spark if self._ready else None
 
     def start(self) -> None:
-        """Returns at once; `spark` shows when Spark is up."""
+        """Returns at once; `spark` is not None once Spark is up."""
         self._start_in_thread(0.0)
 
     def _start_in_thread(self, pause_s: float) -> None:
@@ -84,7 +85,7 @@ class Engine:
             self._failure = PrerequisiteError("start Spark", cause=repr(error))
 
     def tick(self) -> None:
-        """Starts Spark again if its JVM died. Raises PrerequisiteError if that does not help."""
+        """Starts Spark again if its JVM died. Raises PrerequisiteError if that has not helped."""
         if self._failure is not None:
             if not self._deaths:
                 raise self._failure
@@ -109,7 +110,7 @@ class Engine:
         self._start_in_thread(_PAUSE_S * (len(self._deaths) - 1))
 
     def quiesce(self) -> None:
-        """Launches no lane again."""
+        """Prevents that lanes are launched again."""
         self._spark.quiesce()
 
     def stop(self) -> None:
@@ -125,7 +126,7 @@ class Stages:
     """The stages of one Spark. Its methods can be called from any thread, and never block.
 
     `on_ended` is called from a stage's thread each time its job ends: its lane closed the
-    connection, or the job failed. The stage is launched again after a pause until it is stopped.
+    connection, or the job failed. The stage is launched again after a pause, until it is stopped.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class Stages:
         self._launched: dict[str, _Stage] = {}
 
     def warm(self) -> None:
-        """Prepares the workers while transforms are analysed. Does nothing on a cluster, where that
+        """Prepares the workers while transforms are analysed. Does nothing on a cluster, where this
         would need a core. A failure has no effect."""
         if self._spark.local:
             threading.Thread(target=self._warm, name="warm", daemon=True).start()
@@ -165,7 +166,7 @@ class Stages:
         ).start()
 
     def stop(self, key: str) -> None:
-        """Cancels stage `key`, if it runs, and does not launch it again."""
+        """Cancels stage `key` if it runs, and does not launch it again."""
         with self._lock:
             launched = self._launched.pop(key, None)
         if launched is None:
@@ -173,7 +174,7 @@ class Stages:
         self._cancel(key, launched.stop())
 
     def give_up(self, key: str, attempt: str) -> None:
-        """Ends an attempt at stage `key` that gives no answer, so that the next one begins."""
+        """Ends an attempt at stage `key` that gives no answer. The next attempt begins."""
         with self._lock:
             launched = self._launched.get(key)
         if launched is None or not launched.give_up(attempt):
@@ -233,20 +234,20 @@ class _Stage:
         return f"{self.key} {attempt}"
 
     def stop(self) -> str:
-        """Prevents further attempts. Returns the job group of the current one."""
+        """Prevents further attempts. Returns the job group of the current attempt."""
         with self._lock:
             self.stopped.set()
             return self.group_of(self._attempt)
 
     def give_up(self, attempt: str) -> bool:
-        """Whether this is the current attempt, and was not given up before."""
+        """Returns whether this is the current attempt and was not given up before."""
         with self._lock:
             new = attempt == self._attempt and attempt != self._given_up
             self._given_up = attempt
         return new
 
     def _begin(self) -> str:
-        """The id of the next attempt; '' after a stop."""
+        """Returns the id of the next attempt; '' after a stop."""
         with self._lock:
             if self.stopped.is_set():
                 return ""
@@ -256,7 +257,7 @@ class _Stage:
     def attempt(
         self, spark: Spark, prepare: Callable[[Any, TransformSettings], PreparedTransform]
     ) -> StageEnded | None:
-        """Runs the stage once; None after a stop."""
+        """Runs the stage once. Returns None after a stop."""
         attempt, reason, threw = self._begin(), "", False
         if not attempt:
             return None

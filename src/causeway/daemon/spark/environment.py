@@ -1,8 +1,7 @@
 """The environment of Spark's processes: settings, variables, a user account, a class data archive.
 
-Spark's settings are those of the file, completed by what lanes and stages need.
-
-With a local master Causeway sets all variables.
+Spark's settings are those of the file, completed by the settings that lanes and stages need. With a
+local master Causeway sets all variables.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.speculation": "false",
-    # Causeway launches a failed lane again, after a pause. Spark would do so at once.
+    # Causeway launches a failed lane again after a pause. Spark would do it without a pause.
     "spark.task.maxFailures": "1",
 }
 _LOCAL_DEFAULTS = {
@@ -52,19 +51,19 @@ _LOCAL_DEFAULTS = {
     "spark.driver.extraJavaOptions": f"{SMALL_JVM} -Xms64m",
     "spark.python.daemon.module": "causeway.worker_daemon",
 }
-# Spark's own errors quote what is in records.
+# Spark's own errors quote the contents of records.
 _STAGE_DEFAULTS = {"spark.log.level": "FATAL"}
 _LOCAL_STAGE_DEFAULTS = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": f"{STAGE_JVM} -Xms64m",
 }
-# These win over the file. If Spark retried a task, the cause of the first failure would be lost.
+# These win over the file. If Spark retried a task, it would lose the cause of the first failure.
 _STAGE_SETTINGS = {**CONTEXT, "spark.task.maxFailures": "1"}
 # The limits of a container, by the kernel's cgroup-v2.rst and sched-bwc.rst: µs in each period.
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
-# With these another Spark or Hadoop installation would replace the PySpark that is installed with
-# Causeway, or change its settings, its classes, its mode or its Python.
+# With these variables, another Spark or Hadoop installation would replace the PySpark that is
+# installed with Causeway, or change its settings, its classes, its mode or its Python.
 _FOREIGN = (
     "SPARK_HOME",
     "SPARK_CONF_DIR",
@@ -86,9 +85,9 @@ _FOREIGN = (
 
 
 def wanted_lanes(conf: Conf, lanes: int | None, least: int = 1) -> int | None:
-    """The number of lanes: from the file, or `N` of `local[N]`, else one for each two cores of this
-    machine, or `least` if there are so many cores (see decision 0040). None if only a running
-    cluster knows."""
+    """Returns the number of lanes: from the file, or `N` of `local[N]`. Otherwise one for each two
+    cores of this machine, but at least `least`, as far as there are cores (see decision 0040). None
+    if only a running cluster knows."""
     if lanes is not None or (found := cores_of(conf)) is None:
         return lanes
     named = not plain(conf).get("spark.master", "local[*]").startswith("local[*")
@@ -96,7 +95,8 @@ def wanted_lanes(conf: Conf, lanes: int | None, least: int = 1) -> int | None:
 
 
 def cores_of(conf: Conf) -> int | None:
-    """The tasks that a local master runs at once; None if only a running cluster knows."""
+    """Returns the number of tasks that a local master runs at once. None if only a running cluster
+    knows."""
     spark = plain(conf)
     if not is_local(spark):
         return None
@@ -107,8 +107,8 @@ def cores_of(conf: Conf) -> int | None:
 
 
 def cores(groups: Path = _GROUPS) -> int:
-    """The cores that this process may use: its CPU affinity, or the container's CPU limit, rounded
-    up, if that is less."""
+    """Returns the number of cores that this process may use: its CPU affinity, or the container's
+    CPU limit, rounded up, if that is less."""
     mine = len(os.sched_getaffinity(0))
     try:
         if (newer := groups / "cpu.max").exists():
@@ -123,14 +123,14 @@ def cores(groups: Path = _GROUPS) -> int:
 
 
 def plain(conf: Conf) -> dict[str, str]:
-    """`conf` with its secrets revealed."""
+    """Returns `conf` with its secrets revealed."""
     return {k: v.reveal() if isinstance(v, Secret) else v for k, v in conf.items()}
 
 
 def complete(
     conf: Mapping[str, str], lanes: int | None, secret: str, staged: int = 0
 ) -> dict[str, str]:
-    """`conf` with all other settings for `lanes` lanes and `staged` stages at once. Raises
+    """Returns `conf` with all other settings for `lanes` lanes and `staged` stages at once. Raises
     ConfigError if a cluster's application cannot have a core for each of them."""
     local = is_local(conf)
     found = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {})}
@@ -138,7 +138,7 @@ def complete(
         found |= {**_STAGE_DEFAULTS, **(_LOCAL_STAGE_DEFAULTS if local else {})}
     found |= {**conf, **(_STAGE_SETTINGS if staged else {})}
     if local:
-        # A transform on which a record hangs has a second stage: see relay/lane/second_stage.py.
+        # A transform on which a record hangs has a second stage: see relay/lane/stages.py.
         slots = (lanes or 1) + 2 * staged
         retries = re.match(r"local\[[^,\]]+,\s*(\d+)\]", conf.get("spark.master", ""))
         # With fewer slots than lanes, some lanes would wait for ever.
@@ -159,13 +159,13 @@ def complete(
 
 
 def prepare_local(secret: str) -> None:
-    """Sets the variables of this process; its children are Spark's JVM and Python workers."""
+    """Sets the variables of this process, which Spark's JVM and Python workers inherit."""
     ours = {
         SECRET_VARIABLE: secret,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        # Else Python workers import modules in the working directory first.
+        # Otherwise Python workers import modules from the working directory first.
         "PYTHONSAFEPATH": "1",
     }
     foreign = [name for name in _FOREIGN if os.environ.get(name, ours.get(name)) != ours.get(name)]
@@ -176,7 +176,7 @@ def prepare_local(secret: str) -> None:
     os.environ.update(ours)
     import causeway
 
-    # So that workers find the package at the same place as the driver.
+    # Workers must find the package at the same place as the driver.
     root = os.path.dirname(os.path.dirname(os.path.abspath(causeway.__file__)))
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if root not in paths and "site-packages" not in root:
@@ -187,7 +187,7 @@ def prepare_local(secret: str) -> None:
 def submit_args(options: str) -> Iterator[None]:
     """Makes PySpark pass `options` to spark-submit, before the user's own options."""
     own = os.environ.get(_SUBMIT_ARGS)
-    # Without the second one, a file replaces spark-defaults.conf.
+    # Without the second option, the file would replace spark-defaults.conf.
     ours = f"{options} --load-spark-defaults"
     os.environ[_SUBMIT_ARGS] = f"{ours} {own or 'pyspark-shell'}"
     try:
@@ -200,7 +200,7 @@ def submit_args(options: str) -> Iterator[None]:
 
 
 _USER = "causeway"
-_VARIABLES = ("SPARK_USER", "HADOOP_USER_NAME")  # the first one that is set names the user
+_VARIABLES = ("SPARK_USER", "HADOOP_USER_NAME")  # the first of these that is set names the user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,13 +221,14 @@ class Account:
             os.environ.setdefault(variable, self.name)
 
     def log_in(self, jvm: Any) -> None:
-        """Hadoop's own login asks the system for the user's name, and ignores the variables."""
+        """Logs in for Hadoop, whose own login asks the system for the user's name and ignores the
+        variables."""
         users = jvm.org.apache.hadoop.security.UserGroupInformation
         users.setLoginUser(users.createRemoteUser(self.name))
 
 
 def missing_account() -> Account | None:
-    """The account to use, None if the system has one for this user id."""
+    """Returns the account to use. None if the system has one for this user id."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
@@ -239,10 +240,11 @@ def missing_account() -> Account | None:
 
 
 def archive_path() -> Path:
-    """The class data archive: `<cache>/causeway/spark/<version of Spark>-<build of Java>.jsa`.
+    """Returns the class data archive: `<cache>/causeway/spark/<version of Spark>-<build of
+    Java>.jsa`.
 
-    Java writes it once, see `rehearsal.py`. With it Spark's JVM starts in half the CPU time. All
-    works as well without it, or if it does not fit.
+    Java writes it once, see `rehearsal.py`. With it Spark's JVM starts in half the CPU time.
+    Everything also works without it, or if it does not fit.
     """
     base = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(base) if base else Path.home() / ".cache") / "causeway" / "spark"
@@ -250,7 +252,7 @@ def archive_path() -> Path:
 
 
 def archive_option() -> str:
-    """The option for Java's command line; '' if there is no archive."""
+    """Returns the option for Java's command line; '' if there is no archive."""
     try:
         archive = archive_path()
         there = archive.exists()

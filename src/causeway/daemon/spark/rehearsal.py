@@ -2,9 +2,9 @@
 
     python -m causeway.daemon.spark.rehearsal
 
-At its exit Java writes the classes that it loaded and verified to the archive that later starts use
-(environment.py). The installation does this, and the build of a container image may. So the
-rehearsal does what a run does: a lane's job, and transforms of one record.
+At its exit Java writes the classes that it has loaded and verified to the archive, which later
+starts use (environment.py). The installation runs this, and the build of a container image may. So
+the rehearsal does the same as a run: a lane's job, and transforms of one record.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _VALUE = b'{"a":"some text","b":"more","c":"x","d":"2024-02-29"}'
 
 
 def make() -> Path:
-    """Takes 20 to 40 s, several times that on a busy machine. Raises CausewayError."""
+    """Makes the archive and returns its path. Takes 20 to 40 s, several times that on a busy
+    machine. Raises CausewayError."""
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as folder:
@@ -51,7 +52,7 @@ def make() -> Path:
             1,
             new_secret(),
             on_lane_ended=lambda *_: None,
-            # Java's best compiler has nothing to win in so short a run.
+            # In so short a run Java's best compiler only costs time.
             java_options=f" -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={written}",
             staged=1,
         )
@@ -84,7 +85,7 @@ def _transform(session: Any, fields: dict[str, Any]) -> None:
 
 
 def _record(start: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As a stage's source worker, of one record."""
+    """Works like a stage's source worker, with one record."""
     from causeway.records import PlainRecord, build
     from causeway.transform import Chunk
     from causeway.transform.stage import Rows

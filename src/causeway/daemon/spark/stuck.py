@@ -1,11 +1,11 @@
-"""Threads of the JVM that work on for a job that was cancelled.
+"""Stops threads of the JVM that still work for a job that was cancelled.
 
 A cancelled task stops between two rows. One row may take for ever: a regular expression that
 backtracks, a number with an exponent of eight digits. The task ends, but the thread that computes
-its rows goes on: a `python-udf-pipelined-writer`. Only Java's `Thread.stop` ends such a thread.
-Java 20 and later do not have it.
+its rows (`python-udf-pipelined-writer`) goes on. Only Java's `Thread.stop` ends such a thread. Java
+20 and later do not have it.
 
-A thread belongs to a job by the TaskContext that Spark puts into its thread-locals.
+The TaskContext in a thread's thread-locals shows which job the thread belongs to.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 _log = logging.getLogger("causeway.spark")
 _WRITER = "python-udf-pipelined-writer"
-_PATIENCE_S = 5.0  # until a cancelled task stops by itself, and again until a stopped thread does
+_PATIENCE_S = 5.0  # for a cancelled task to stop by itself, and again for a stopped thread
 _LOOK_S = 0.25
 _GROUP = "spark.jobGroup.id"
 _CONTEXT = "org.apache.spark.TaskContext"
 
 
 def free(jvm: Any, group: str) -> bool:
-    """Waits until no thread works on a job of `group`, and stops those that go on; False if some
-    cannot be stopped."""
+    """Waits until no thread works on a job of `group`, and stops threads that go on. Returns False
+    if some cannot be stopped."""
     if _await_none(jvm, group):
         return True
     for thread in threads(jvm, group):
@@ -47,7 +47,7 @@ def _await_none(jvm: Any, group: str) -> bool:
 
 
 def threads(jvm: Any, group: str) -> Iterator[Any]:
-    """Those that compute rows for a job of `group`."""
+    """Yields the threads that compute rows for a job of `group`."""
     java = jvm.java.lang
     locals_of = _field(java.Class.forName("java.lang.Thread"), "threadLocals")
     of_map = java.Class.forName("java.lang.ThreadLocal$ThreadLocalMap")

@@ -5,7 +5,7 @@ groups                  as configured       checkpoints, and offsets of idle gro
 topic configs, ACLs     as configured       differences only
 schemas                 as configured       copies to the target's registry
 MirrorMaker 2 offsets   every ten seconds   so that MirrorMaker 2 can take over again
-open transactions       twice a minute      the owner of one that holds a partition back
+open transactions       twice a minute      the owner of a transaction that holds a partition back
 source                  every ten seconds   whether it answers
 lag in time             every five seconds  times of first records that no lane has fetched, and
                                             ends of partitions that have stopped or failed
@@ -51,7 +51,8 @@ _MOST_DATES = 500  # partitions at a time
 
 
 class ControlPlane:
-    """Everything that one link mirrors besides records. `tasks`: those that the settings want."""
+    """Everything that one link mirrors besides records. `tasks`: the tasks that the settings
+    want."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class ControlPlane:
             read_committed=link.fetch.read_committed,
             term=term,
             lane=lambda sought: lookups.find((link.name, *sought.source), sought),
-            # If programs write to both clusters, a failback begins nothing.
+            # If programs write to both clusters, no link begins where a failback put it.
             before=None
             if link.reverse is not None
             else BeforeFailback(sides.source, sides.target_admin, link),
@@ -100,7 +101,7 @@ class ControlPlane:
                 "offset syncs", _SYNCS_S, self._sync_offsets, self._syncs.forget, at_end=True
             )
         if interval_s := groups.interval_s:
-            # Partitions whose lanes still recover get no checkpoints.
+            # The task waits, because partitions whose lanes still recover get no checkpoints.
             ready = self._registry.are_placed
             yield ScheduledTask(
                 "groups", interval_s, groups.work, groups.forget, ready, at_end=True
@@ -117,14 +118,14 @@ class ControlPlane:
             yield ScheduledTask(
                 "MirrorMaker 2 offsets",
                 _MIRROR_MAKER_S,
-                # Not for stopped partitions: MirrorMaker 2 may be further there.
+                # Not for stopped partitions: MirrorMaker 2 may have come further there.
                 lambda: (
                     positions.write(self._registry.positions()) if positions.is_there() else None
                 ),
                 positions.forget,
                 at_end=True,
             )
-        # After a disaster its record shows since when records may be missing.
+        # After a disaster the task's record shows since when records may be missing.
         record_s = _SOURCE_S / 2
         yield ScheduledTask(lag.SOURCE_TASK, _SOURCE_S, self._look_at_source, record_s=record_s)
         yield ScheduledTask("lag in time", _DATES_S, self._date)
@@ -142,8 +143,8 @@ class ControlPlane:
                     _log.debug("ACLs of %s: %s", self._link.name, error)
 
     def finish(self) -> None:
-        """Brings up to date what other tools continue from, after the last record, while this
-        process leads. Never raises."""
+        """Brings up to date all that other tools continue from. Called after the last record, while
+        this process leads. Never raises."""
         self._syncs.flush()
         self.groups.hurry()
         for task in filter(lambda each: each.at_end, self.tasks):
@@ -174,7 +175,7 @@ class ControlPlane:
         observed = acls.observe(self._sides.source_admin, self._sides.target_admin, self._link)
         topics = self._topics()
         planned = acls.plan(observed, topics, self._link)
-        # Its mirror may have ended since. Then other clients may write to it.
+        # The mirror of a topic may have ended since. Then other clients may write to the topic.
         mirrors = {topic.target for topic in topics} - {topic.target for topic in self._topics()}
         creates = [acl for acl in planned.creates if acl.name not in mirrors]
         answers = acls.apply(creates, self._sides.target_admin)
@@ -196,11 +197,11 @@ class ControlPlane:
         return Outcome(dated=self._registry.is_watched)
 
     def _date(self) -> None:
-        """Asks for the time of each first record once. Asks for the ends of partitions that have
-        stopped or failed."""
+        """Asks once for the time of each first unmirrored record that no lane knows. Also asks for
+        the ends of partitions that have stopped or failed."""
         self._ask_ends()
         wanted = list(self._registry.undated().items())
-        random.shuffle(wanted)  # so that partitions that fail do not hold up the others
+        random.shuffle(wanted)  # partitions that fail must not hold up the others
         positions = dict(wanted[:_MOST_DATES])
         found = lag.timestamps_at(self._sides.source, positions)
         self._registry.date({at: Dated(positions[at], stamp) for at, stamp in found.items()})
@@ -235,7 +236,8 @@ def _outcome(errors: Iterable[tuple[str, CausewayError]]) -> Outcome:
 def schemas_task(
     settings: SchemaSettings, topics: Callable[[], Iterable[MirroredTopic]]
 ) -> ScheduledTask:
-    """Copies the schemas of `topics` from the source's registry to the target's."""
+    """Returns a task that copies the schemas of `topics` from the source's registry to the
+    target's."""
     from causeway.schemas import TASK, LinkSchemas
 
     schemas = LinkSchemas(settings)
@@ -252,13 +254,14 @@ def schemas_task(
             unfinished=bool(done.waiting),
         )
 
-    # If no topic is known yet, a new link's schemas would wait for the next round.
+    # Waits for the first topic. Otherwise a new link's schemas would wait for the next round.
     ready = lambda: any(topics())  # noqa: E731
     return ScheduledTask(TASK, settings.interval_s, work, schemas.forget, ready)
 
 
 def heartbeat_task(settings: HeartbeatSettings, target: Cluster) -> ScheduledTask:
-    """Sends heartbeats for a pair of clusters, also if no link mirrors between them."""
+    """Returns a task that sends heartbeats for a pair of clusters, even if no link mirrors between
+    them."""
     heartbeats = Heartbeats(
         TopicLog(target, settings.topic),
         source=settings.source,

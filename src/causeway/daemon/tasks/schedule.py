@@ -18,8 +18,8 @@ from causeway.link_topics import TaskRecord
 
 _log = logging.getLogger("causeway.control")
 _BACKOFF_S = (1.0, 60.0)
-_MOST_ITEMS = 100  # of a task, in its record
-_READY_S = 10.0  # at most so long a task may be not ready
+_MOST_ITEMS = 100  # that a task's record contains
+_READY_S = 10.0  # the longest time for which a first run waits until it is useful
 _TICK_S = 0.1
 _RECORD_S = 60.0
 FILE = "file"  # the record of the settings' file; no task has this name
@@ -27,9 +27,9 @@ FILE = "file"  # the record of the settings' file; no task has this name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of one run. `items`: what a person should know, each with its reason; `figures`:
-    counts by name; `unfinished`: another attempt may do more; `dated`: false if the record keeps
-    the time of an earlier run."""
+    """The result of one run. `items`: facts that a person should know, each with its reason.
+    `figures`: counts by name. `unfinished`: another attempt may do more. `dated`: False if the
+    record keeps the time of an earlier run."""
 
     items: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, int] = field(default_factory=dict)
@@ -39,12 +39,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledTask:
-    """A task and its schedule. `work` does all that is due, and raises CausewayError if it could
-    not do anything; None: there is nothing to report. `begin` comes before the first run of each
-    term: another driver may have written since. `ready`: whether the first run is useful already;
-    the task waits for it for a while. `at_end`: it runs once more when the link ends in order.
-    `name`: shown to people. `record_s`: seconds after which an unchanged result is recorded
-    again."""
+    """A task and its schedule.
+
+    `work`      does all that is due; raises CausewayError if it could not do anything; returns
+                None if there is nothing to report
+    `begin`     is called before the first run of each term: another driver may have written since
+    `ready`     whether the first run is useful already; the task waits for this for a while
+    `at_end`    the task runs once more when the link ends in order
+    `name`      is shown to people
+    `record_s`  seconds after which an unchanged result is recorded again
+    """
 
     name: str
     interval_s: float
@@ -56,18 +60,18 @@ class ScheduledTask:
     _running: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def start_over(self) -> None:
-        """Begins a term, after the end of a run of an earlier term."""
+        """Begins a term, once a run of an earlier term has ended."""
         with self._running:
             self.begin()
 
     def run(self) -> Outcome:
-        """Runs the task, one run at a time: `work` need not be thread-safe."""
+        """Runs the task. Only one run happens at a time: `work` need not be thread-safe."""
         with self._running:
             return self.work() or Outcome()
 
 
 class Tasks:
-    """The tasks of one link, from `start` to `stop`; may be started again. No run begins while
+    """The tasks of one link, from `start` to `stop`. They may be started again. No run begins while
     `may_run` returns False."""
 
     def __init__(
@@ -78,7 +82,7 @@ class Tasks:
         self._tasks = tasks
         self._lock = threading.Lock()
         self._records = {task.name: TaskRecord(name=task.name) for task in tasks}
-        # Of the last run, also those that were not recorded.
+        # The items of the last run, even if they were not recorded.
         self._items: dict[str, frozenset[str]] = {}
         self._dirty: set[str] = set()
         self._recorded_at: dict[str, float] = {}
@@ -86,7 +90,7 @@ class Tasks:
         self._threads: list[threading.Thread] = []
 
     def follow(self, before: Tasks) -> None:
-        """Goes on with the records of `before`, which was stopped."""
+        """Takes over the records of `before`, which was stopped."""
         with before._lock:
             names = before._records.keys() & {*self._records, FILE}
             self._records |= {name: before._records[name] for name in names}
@@ -94,9 +98,9 @@ class Tasks:
             self._dirty = before._dirty & names
 
     def note_file(self, reason: str | None, known: TaskRecord | None = None) -> None:
-        """Records why the changed file of the settings is not in force, like a task that fails;
-        None: it is in force, which is recorded if it was not before. `known`: the record of an
-        earlier leader."""
+        """Records, like the failure of a task, why the changed file of the settings is not in
+        force. None: it is in force; this is recorded if it was not in force before. `known`: the
+        record of an earlier leader."""
         with self._lock:
             before = self._records.get(FILE, known)
             if before is None:
@@ -125,7 +129,7 @@ class Tasks:
             thread.start()
 
     def stop(self) -> None:
-        """Prevents further runs. A current run ends by itself."""
+        """Prevents further runs. A run that has begun ends by itself."""
         self._stop.set()
 
     def join(self, timeout_s: float) -> None:
@@ -138,7 +142,7 @@ class Tasks:
             return tuple(self._records.values())
 
     def take_dirty(self) -> list[TaskRecord]:
-        """The records that have to be written to the progress topic."""
+        """Returns the records that have to be written to the progress topic."""
         with self._lock:
             dirty = [self._records[name] for name in self._dirty]
             self._dirty.clear()
@@ -176,7 +180,7 @@ class Tasks:
                 stop.wait(max(0.0, begun + task.interval_s - time.monotonic()))
 
     def _note(self, task: ScheduledTask, outcome: Outcome | str) -> None:
-        """`outcome`: a text if the task failed."""
+        """`outcome` is a text if the task failed."""
         now = time.time()
         with self._lock:
             before = self._records[task.name]
@@ -209,7 +213,7 @@ class Tasks:
 
 
 def _shortened(items: Mapping[str, str]) -> dict[str, str]:
-    """The items that fit into a record."""
+    """Returns the items that fit into a record."""
     shown = dict(itertools.islice(items.items(), _MOST_ITEMS))
     if len(items) > len(shown):
         shown["others"] = f"{len(items) - len(shown)} more, named in the log"

@@ -12,7 +12,7 @@ needed Spark, and until none has for a while:
        ▲                                                     │
        └────────── late, and not needed for long ◄───────────┘
 
-An attempt that gives no answer in time is given up. Second stages: see second_stage.py.
+An attempt that gives no answer in time is given up. Second stages: see stages.py.
 """
 
 from __future__ import annotations

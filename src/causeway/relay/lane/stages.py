@@ -152,7 +152,7 @@ class LaneStages:
         return self._stages[key]
 
     def _make(self, spec: StageSpec, on_hung: OnHung | None = None) -> Stage:
-        """With `on_hung` the second stage of a transform; see second_stage.py."""
+        """Makes a stage; with `on_hung`, the second stage of a transform."""
         listener, address = self._listen()
         given = listener, address, self._secret, self._helpers, self._selector, self._direct
         if on_hung is not None:
