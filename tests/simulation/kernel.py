@@ -188,6 +188,11 @@ class Kernel:
             self.failure = error
             self.trace(f"{task.process.name} {task.name}: {type(error).__name__}: {error}")
 
+    def fail(self, error: BaseException) -> None:
+        """The run ends by `error`."""
+        if self.failure is None:
+            self.failure = error
+
     # -- called by threads ------------------------------------------------------------------------
 
     def here(self) -> SimulatedTask:

@@ -16,6 +16,7 @@ from tests.simulation.checks import Checks
 from tests.simulation.cluster import BrokerNode, BrokerSettings, KafkaCluster, Refused
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel
+from tests.simulation.leaders import watch_leaders
 from tests.simulation.mirror import SimulatedMirror, patch_causeway
 from tests.simulation.mutations import Mutation
 from tests.simulation.network import Network
@@ -23,7 +24,6 @@ from tests.simulation.scenario import SOURCE, TARGET, Content, Scenario, TopicPl
 from tests.simulation.workload import Application, Group, OtherWriter
 
 _LOOK_S: Final = 1.0
-_CATCH_UP_S: Final = 900.0  # after all faults
 _ADOPTS_AGAIN_S: Final = 30.0
 
 
@@ -61,7 +61,8 @@ class Run:
         self.others: list[OtherWriter] = []
         self.mirrors: list[SimulatedMirror] = []
         self.file = Path()
-        self._faults = Faults(self)
+        self.patch = pytest.MonkeyPatch()  # for the time of the run
+        self.faults = Faults(self)
         self._adopted: dict[str, float] = {}  # when, by topic
         self._stopping = False  # nothing new is written
 
@@ -76,6 +77,8 @@ class Run:
         """Raises what is wrong."""
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
             patch_causeway(patch, self.scenario.pace)
+            watch_leaders(patch)
+            self.patch = patch
             if self.mutation is not None:
                 self.mutation.apply(patch)
             self.file = Path(folder) / "mm2.properties"
@@ -142,30 +145,41 @@ class Run:
     def _places(self) -> list[tuple[str, int]]:
         return [(plan.name, partition) for plan, partition in self.checks.places]
 
-    def _look(self) -> None:
+    def look(self) -> None:
         for checks in self.all_checks:
             checks.look()
             for mirror in self.mirrors:
                 checks.statements.look_at_status(mirror.partitions)
 
+    def live(self, seconds: float) -> None:
+        """Time passes, and what must hold is checked."""
+        end = self.kernel.elapsed + seconds
+        while self.kernel.elapsed < end:
+            self.kernel.run_for(min(_LOOK_S, end - self.kernel.elapsed))
+            self.look()
+
     def _live(self) -> None:
-        faults = self._faults
+        faults = self.faults
+        if self.scenario.script is not None:
+            self.scenario.script(self)
+            faults.heal()
+            return
         end = self.kernel.elapsed + self.scenario.faults_s
         self.kernel.run_for(5 + self.kernel.random.random() * 10)
         while self.kernel.elapsed < end:
             faults.step()
             self.kernel.run_for(self.kernel.random.expovariate(1 / 3) * self.scenario.pace)
-            self._look()
+            self.look()
         faults.heal()
 
     def _recover(self) -> None:
         self._stopping = True
         for client in self._clients:
             client.stop()
-        deadline = self.kernel.elapsed + _CATCH_UP_S * self.scenario.pace
+        deadline = self.kernel.elapsed + self.scenario.catch_up_s * self.scenario.pace
         while True:
             self.kernel.run_for(_LOOK_S * self.scenario.pace)
-            self._look()
+            self.look()
             for mirror in self.mirrors:
                 if not mirror.alive:
                     mirror.start()
@@ -180,7 +194,7 @@ class Run:
                 left = left or ["a transaction stays open"]
                 raise StuckError("; ".join([*left, *self._reasons()]))
         self.kernel.run_for(30.0 * self.scenario.pace)
-        self._look()
+        self.look()
         self._check_calm()
 
     def _adopt(self, stopped: set[tuple[str, int]]) -> bool:
@@ -194,7 +208,7 @@ class Run:
             since = self.kernel.elapsed - self._adopted.get(topic, -math.inf)
             if since > _ADOPTS_AGAIN_S * self.scenario.pace:
                 self._adopted[topic] = self.kernel.elapsed
-                self._faults.changes.adopt(topic)
+                self.faults.changes.adopt(topic)
         return bool(found)
 
     def _stopped(self) -> set[tuple[str, int]]:
@@ -239,7 +253,7 @@ class Run:
         failed = [str(m.result) for m in self.mirrors if m.result not in (0, None)]
         if failed:
             raise StuckError(f"a driver ends by an error: {failed}")
-        self._look()
+        self.look()
         self._check_preserved()
 
     def _check_preserved(self) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation import transforms
+
+if TYPE_CHECKING:
+    from tests.simulation.run import Run
 
 SOURCE, TARGET = "A", "B"
 LINK: Final = f"{SOURCE}->{TARGET}"
@@ -59,7 +62,8 @@ class Scenario:
     says it; None: it says nothing. `loss`: what a partition does if the source has deleted records
     before they were mirrored; one that stops is adopted at the end. `pace`: how many times slower
     everything is that comes again and again. `back`: topics of a second flow, from the target to
-    the source."""
+    the source. `script`: what goes wrong, in place of faults by chance. `catch_up_s`: the
+    time for the rest, after all faults."""
 
     nodes: int
     replication: int
@@ -76,6 +80,8 @@ class Scenario:
     loss: str = "stop"
     back: tuple[TopicPlan, ...] = ()
     keys: dict[str, str] = field(default_factory=dict)
+    catch_up_s: float = 900.0
+    script: Callable[[Run], None] | None = field(default=None, repr=False)
 
     @property
     def file(self) -> str:

@@ -4,7 +4,8 @@ progress        each pair of the progress topic, see causeway.model.Pair
 offset syncs    no record of the target lies below a sync's target offset and comes from its source
                 offset or later
 checkpoints     the same
-commits         a group of the target has skipped no record that the group has not read
+commits         a group of the target has skipped no record that the group has not read, of the
+                source or of others
 status          each source offset below `mirrored_to` is mirrored
 """
 
@@ -21,6 +22,7 @@ from causeway.records import Record
 from causeway.status import PartitionStatus
 from tests.simulation.cluster import KafkaCluster, records_in
 from tests.simulation.scenario import IN_ORDER, SOURCE, TARGET, Content, TopicPlan
+from tests.simulation.workload import OTHERS
 
 if TYPE_CHECKING:
     from tests.simulation.checks import Checks, Place
@@ -136,6 +138,7 @@ class Statements:
             if plan is not None and (plan.name, partition) in read:
                 place = plan.name, partition
                 self._look_at_offsets(f"commit of {group}", place, read[place], offset)
+                self._look_at_others(f"commit of {group}", plan, place, offset)
 
     def _look_at_offsets(self, what: str, place: Place, source: int, target: int) -> None:
         """Of a group that has read everything below `source`, nothing is skipped at `target`."""
@@ -148,6 +151,21 @@ class Statements:
                 f"{what}: {place} {source} is said to be {target} on the target, where the record"
                 f" of {highest} comes before"
             )
+
+    def _look_at_others(self, what: str, plan: TopicPlan, place: Place, offset: int) -> None:
+        """A group that is not on the target has read no record of others there."""
+        if plan.content is not Content.SHARED or not self._proves_offsets(plan, place):
+            return
+        try:
+            batches = self.target.batches(plan.mirrored, place[1])
+        except LookupError:
+            return
+        for batch in batches:
+            if batch.base >= offset:
+                return
+            first = next(iter(records_in(batch.raw)), None)
+            if first is not None and (first.value or b"").startswith(OTHERS):
+                raise InvariantError(f"{what}: {place} is at {offset}, behind others' {batch.base}")
 
     # -- status -----------------------------------------------------------------------------------
 

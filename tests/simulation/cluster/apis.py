@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,8 +35,8 @@ class ServedApi(NamedTuple):
     handle: Callable[[BrokerNode, Any, Respond], None]
 
 
-def _api_versions(_: BrokerNode, __: Any, respond: Respond) -> None:
-    respond(_versions(0))
+def _api_versions(node: BrokerNode, _: Any, respond: Respond) -> None:
+    respond(_versions(0, node.cluster.lacks))
 
 
 def refuse_version() -> Any:
@@ -44,13 +44,14 @@ def refuse_version() -> Any:
     return _versions(UNSUPPORTED_VERSION)
 
 
-def _versions(error: int) -> Any:
+def _versions(error: int, lacks: Collection[int] = ()) -> Any:
     kind = metadata.ApiVersionsResponse
     return kind(
         error_code=error,
         api_keys=[
             kind.ApiVersion(api_key=key, min_version=api.lowest, max_version=api.highest)
             for key, api in sorted(_apis().items())
+            if key not in lacks
         ],
         throttle_time_ms=0,
     )
@@ -96,6 +97,7 @@ def _apis() -> dict[int, ServedApi]:
     return {api.request.API_KEY: api for api in served}
 
 
-def find(key: int, version: int) -> ServedApi | None:
-    api = _apis().get(key)
+def find(node: BrokerNode, key: int, version: int) -> ServedApi | None:
+    """None if the broker does not have it."""
+    api = None if key in node.cluster.lacks else _apis().get(key)
     return api if api is not None and api.lowest <= version <= api.highest else None

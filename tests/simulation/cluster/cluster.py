@@ -34,6 +34,7 @@ class KafkaCluster:
     ) -> None:
         self.world, self.name, self.cluster_id = world, name, cluster_id
         self.settings = settings or BrokerSettings()
+        self.lacks: frozenset[int] = frozenset()  # keys of APIs that all brokers are without
         self.coordinators_loaded_at = 0.0
         self.controller = Controller(world, self.settings, range(nodes), self._published)
         self.groups = ConsumerGroups()

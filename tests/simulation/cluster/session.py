@@ -99,7 +99,7 @@ class BrokerSession:
         frame = self._frames.popleft()
         key, version = int.from_bytes(frame[4:6]), int.from_bytes(frame[6:8])
         correlation_id = int.from_bytes(frame[8:12], signed=True)
-        api = find(key, version)
+        api = find(self.node, key, version)
         if api is None:
             if key == _API_VERSIONS:
                 self._answer(refuse_version(), 0, correlation_id)

@@ -5,32 +5,48 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from causeway.cluster import pool
+from causeway.control import claim_checks, required_apis
 from causeway.daemon.leadership import Leadership
+from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.tasks import groups
+from causeway.link_topics import ProgressContents, ProgressTopic
 from causeway.link_topics.offset_map import Span
-from causeway.relay.lane import responses
+from causeway.relay.lane import reader, responses
 from causeway.relay.recovery import resume
+from causeway.translation import UnreadRecords
 from tests.simulation.mirror import LeaseAlarm
-from tests.simulation.mutations.mutation import Apply, Mutation, replaced, wrapped
+from tests.simulation.mutations import scripts
+from tests.simulation.mutations.mutation import Apply, Mutation, during, replaced, wrapped
 from tests.simulation.scenario import Content, Scenario, TopicPlan
 
+if TYPE_CHECKING:
+    from tests.simulation.run import Run
 
-def _small(content: Content, **changes: Any) -> Callable[[Scenario], Scenario]:
-    """One partition, two brokers in each cluster, one driver, one lane, half a minute of faults."""
-    topic = TopicPlan(name="t0", content=content, partitions=1, configs={})
-    less = {
+
+def _small(
+    content: Content, script: Callable[[Run], None] | None = None, **changes: Any
+) -> Callable[[Scenario], Scenario]:
+    """One partition, two brokers in each cluster, one driver, one lane, and the script; without one
+    half a minute of faults."""
+    shared = content is Content.SHARED
+    topic = TopicPlan(name="t0", content=content, partitions=1, configs={}, identity=shared)
+    less: dict[str, Any] = {
         "nodes": 2,
         "replication": 2,
         "drivers": 1,
         "lanes": 1,
         "faults_s": 30.0,
-        "identity": False,
-        "sole_writer": None,
+        "identity": shared,
+        "sole_writer": False if shared else None,
+        "back": (),
     }
+    if script is not None:
+        less |= {"script": script, "catch_up_s": 150.0}
     return lambda scenario: replace(scenario, topics=(topic,), **{**less, **changes})
 
 
@@ -72,6 +88,41 @@ def _ignore_lease(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseAlarm, "send", lambda _, act: act())
 
 
+def _any_epoch(original: Callable[..., Any], *given: Any) -> Any:
+    return original(*given)._replace(last_epoch=-1)
+
+
+def _without_epoch(leadership: Leadership) -> dict[str, Any]:
+    return {"_link": replace(leadership._link, delivery="at-least-once")}
+
+
+def _unread_after(original: Callable[..., None], leadership: Leadership) -> None:
+    original(leadership)
+    topic = leadership._topic
+
+    def nothing(start: int | None = None) -> ProgressContents:
+        del topic.read
+        return ProgressContents(end=start or 0)
+
+    topic.read = nothing  # type: ignore[method-assign, assignment]
+
+
+def _claimed_later(original: Callable[..., Any], *given: Any) -> Any:
+    return replace(original(*given), claims=())
+
+
+def _no_loss(original: Callable[..., None], topic: ProgressTopic, batch: bytes) -> None:
+    losses = topic.losses
+    original(topic, batch)
+    topic.losses = losses
+
+
+def _never_wraps(patch: pytest.MonkeyPatch) -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("causeway.") and hasattr(module, "distance"):
+            patch.setattr(module, "distance", lambda start, end: end - start)
+
+
 def _mirror(
     guard: str,
     runs: int,
@@ -104,36 +155,104 @@ MIRROR: dict[str, Mutation] = {
     "recovery believes the pair instead of the target's log": _mirror(
         "relay/recovery/resume.py, _count_on",
         10,
-        _small(Content.PLAIN),
+        _small(Content.PLAIN, scripts.crashes),
         replaced(resume, "_count_on", _believe_pair),
     ),
     "recovery of a partition that keeps its offsets believes the pair": _mirror(
         "relay/recovery/preserved.py, end_of_copy",
-        30,
-        _small(Content.PRESERVED, nodes=3, replication=3),
+        10,
+        _small(Content.PRESERVED, scripts.crashes),
         replaced(resume, "end_of_copy", _believe_kept_pair),
-        survives="found now and then: its faults are rare in a small run",
     ),
     "recovery does not count back after the target lost records": _mirror(
         "relay/recovery/retrace.py, count_back",
-        30,
-        _small(Content.PLAIN, nodes=3, replication=3),
+        10,
+        _small(Content.PLAIN, scripts.lost_tail),
         replaced(resume, "count_back", _believe_end),
-        survives="found now and then: its faults are rare in a small run",
     ),
     "a topic that was recreated counts as the same": _mirror(
         "model.py, same_topic",
-        40,
-        _small(Content.REPLACED, nodes=3, replication=3),
+        10,
+        _small(Content.PLAIN, scripts.recreated_source),
         _any_topic,
-        survives="found now and then: its faults are rare in a small run",
+    ),
+    "an address may lead to another target": _mirror(
+        "cluster/pool.py, Identity.check",
+        10,
+        _small(Content.PLAIN, scripts.another_target),
+        replaced(pool.Identity, "check", lambda *_: None),
+    ),
+    "an address may lead to another source": _mirror(
+        "cluster/pool.py, Identity.check",
+        10,
+        _small(Content.PLAIN, scripts.another_source),
+        replaced(pool.Identity, "check", lambda *_: None),
+    ),
+    "fetches do not name the epoch of the last record": _mirror(
+        "relay/lane/reader.py, SourceConnection._look",
+        10,
+        _small(Content.PLAIN, scripts.truncated_source),
+        wrapped(reader, "FetchPosition", _any_epoch),
+    ),
+    "records that the source deleted are passed over": _mirror(
+        "control/claim_checks.py, passes",
+        10,
+        _small(Content.PLAIN, scripts.deleted_source, loss="stop"),
+        replaced(claim_checks, "passes", lambda *_: True),
+    ),
+    "brokers without a required API are accepted": _mirror(
+        "control/required_apis.py, lacking",
+        5,
+        _small(Content.PLAIN, scripts.without_an_api),
+        replaced(required_apis, "lacking", lambda *_: ()),
+    ),
+    "sequences do not wrap": _mirror(
+        "records/batches.py, distance",
+        10,
+        _small(Content.PLAIN, scripts.last_sequence),
+        _never_wraps,
+    ),
+    "a commit passes records of others": _mirror(
+        "translation/unread.py, UnreadRecords.look",
+        10,
+        _small(Content.SHARED, scripts.long_life, group_sync=True),
+        replaced(UnreadRecords, "look", lambda *_: {}),
+    ),
+    "a driver does not raise the epoch of its transactional id": _mirror(
+        "daemon/leadership.py, Leadership._take",
+        10,
+        _small(Content.PLAIN, scripts.frozen_before_a_claim, drivers=2),
+        during(Leadership, "_take", _without_epoch),
+    ),
+    "a driver does not read the progress topic after it fenced the others": _mirror(
+        "daemon/leadership.py, Leadership.acquire",
+        10,
+        _small(Content.PLAIN, scripts.thawed_before_the_fence, drivers=2),
+        wrapped(Leadership, "_take", _unread_after),
+    ),
+    "lanes relay before the claim is durable": _mirror(
+        "daemon/partitions/reconcile.py, Reconciler.look",
+        10,
+        _small(Content.SHARED, scripts.crash_at_the_first_record),
+        wrapped(Claimer, "take_up", _claimed_later),
+    ),
+    "a lost progress topic counts as a first start": _mirror(
+        "daemon/leadership.py, Leadership.progress_lost",
+        10,
+        _small(Content.SHARED, scripts.lost_progress),
+        replaced(Leadership, "progress_lost", property(lambda _: False)),
+    ),
+    "a leader does not notice that progress is lost": _mirror(
+        "link_topics/progress.py, ProgressTopic.append",
+        10,
+        _small(Content.SHARED, scripts.lost_progress_of_a_leader),
+        wrapped(ProgressTopic, "append", _no_loss),
     ),
     "a standby leads before the lease of the leader has ended": _mirror(
         "daemon/leadership.py, Leadership._wait_for_lease",
-        10,
-        _small(Content.PLAIN, drivers=2),
+        5,
+        _small(Content.PLAIN, scripts.long_life, drivers=2),
         replaced(Leadership, "_wait_for_lease", lambda *_: True),
-        survives="no check counts how often drivers take the lead; what they write stays true",
     ),
     "lanes ignore their lease": _mirror(
         "relay/lane/lease.py, LeaseGuard",

@@ -11,6 +11,8 @@ _QUICK = (
     "several batches are in flight before the broker knows the producer",
     "a pair is reported ahead of the acknowledged record",
     "data goes on over a gap",
+    "brokers without a required API are accepted",
+    "fetches do not name the epoch of the last record",
 )
 
 
