@@ -44,7 +44,7 @@ def main() -> int:
     if given.again:
         from tests.simulation import again
 
-        return again.check(_seeds(given.seeds), pace)
+        return again.check(_seeds(given.seeds), given.jobs, pace)
     patches.install()
     from tests.simulation import runs
 

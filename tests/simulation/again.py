@@ -19,12 +19,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final, NamedTuple
+from queue import Queue
+from threading import Thread
+from typing import Any, Final, NamedTuple
 
 _ROOT: Final = Path(__file__).parents[2]
 _BEFORE: Final = 12  # events before the first one that differs
 _KEPT: Final = 2_000  # objects of a disturbance
 _LARGEST: Final = 600  # bytes of such an object
+
+_Result = dict[str, Any]
 
 
 class _Place(NamedTuple):
@@ -41,22 +45,53 @@ class _Place(NamedTuple):
         )
 
 
-def check(seeds: Sequence[int], pace: int) -> int:
+def check(seeds: Sequence[int], jobs: int, pace: int) -> int:
     """Prints each seed whose runs differ, with the first events that do. Returns the exit code."""
+    long = ["--long"] if pace > 1 else []
+    differing, failed = [], []
     with tempfile.TemporaryDirectory(prefix="a-much-longer-path-") as folder:
         places = _Place(_ROOT, dict(os.environ)), _elsewhere(Path(folder))
         said = ",".join(map(str, seeds)) + ","
-        long = ["--long"] if pace > 1 else []
-        running = [place.start("--seeds", said, "--digests", *long) for place in places]
-        found = [_digests(each.communicate()[0]) for each in running]
-        differing = [
-            each for each in seeds if each not in found[0] or found[0][each] != found[1].get(each)
-        ]
-        for seed in differing:
-            print(f"seed {seed}: {found[0].get(seed)} here, {found[1].get(seed)} elsewhere")
-            _print_first(places, seed, long)
-        print(f"{len(seeds)} seeds, {len(differing)} of them give another run: {differing}")
-    return 1 if differing else 0
+        words = "--seeds", said, "--digests", "--jobs", str(jobs), *long
+        for here, there in _pairs([place.start(*words) for place in places]):
+            seed = here["seed"]
+            if here["failure"]:
+                failed.append(seed)
+                print(f"seed {seed}: {here['failure']}", flush=True)
+            if here["digest"] != there["digest"]:
+                differing.append(seed)
+                print(f"seed {seed}: {here['digest']} here, {there['digest']} elsewhere")
+                _print_first(places, seed, long)
+    print(f"{len(seeds)} seeds, failed: {sorted(failed)}; another run: {sorted(differing)}")
+    return 1 if differing or failed else 0
+
+
+def _pairs(running: Sequence[subprocess.Popen[str]]) -> Iterator[tuple[_Result, _Result]]:
+    """The results of each seed, as soon as both runs have ended."""
+    results: Queue[tuple[int, _Result]] = Queue()
+    readers = [Thread(target=_read, args=(*each, results)) for each in enumerate(running)]
+    for reader in readers:
+        reader.start()
+    waiting: tuple[dict[int, _Result], ...] = {}, {}
+    ends = 0
+    while ends < len(running):
+        number, result = results.get()
+        if not result:
+            ends += 1
+            continue
+        waiting[number][result["seed"]] = result
+        if all(result["seed"] in each for each in waiting):
+            here, there = (each.pop(result["seed"]) for each in waiting)
+            yield here, there
+    if any(waiting):
+        raise AssertionError(f"these seeds ran in one place alone: {[*waiting[0], *waiting[1]]}")
+
+
+def _read(number: int, running: subprocess.Popen[str], results: Queue[tuple[int, _Result]]) -> None:
+    for line in _lines(running):
+        if line.startswith("{"):
+            results.put((number, json.loads(line)))
+    results.put((number, {}))
 
 
 def disturbance() -> Callable[[], None]:
@@ -86,12 +121,6 @@ def _elsewhere(folder: Path) -> _Place:
         "OF_NO_USE": "x" * 3000,
     }
     return _Place(folder, environment, ("--disturbed",))
-
-
-def _digests(output: str) -> dict[int, str]:
-    """By seed."""
-    found = (json.loads(line) for line in output.splitlines() if line.startswith("{"))
-    return {each["seed"]: each["digest"] for each in found}
 
 
 def _print_first(places: Sequence[_Place], seed: int, long: Sequence[str]) -> None:

@@ -63,7 +63,13 @@ def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = F
             running[pid] = seed, reader
         pid, _ = os.wait()
         seed, reader = running.pop(pid)
-        result = _result(reader) or {"failure": "it did not end", "simulated_s": 0.0}
+        ended: dict[str, Any] = {
+            "seed": seed,
+            "failure": "it did not end",
+            "simulated_s": 0.0,
+            "digest": "",
+        }
+        result = _result(reader) or ended
         simulated_s += result["simulated_s"]
         if digests:
             print(json.dumps(result), flush=True)
