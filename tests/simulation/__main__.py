@@ -4,6 +4,7 @@
 --seed 17 --trace    one run, with its trace
 --seeds 50 --again   whether a seed gives the same run under other conditions, event by event
 --mutations          whether the simulations find each deliberate break of the mirror
+--short              a few faults in each run
 --long               hours instead of minutes, with rare events
 """
 
@@ -16,6 +17,7 @@ import sys
 from tests.simulation import patches
 
 _LONG = 40  # times slower
+_SHORT_S = 15.0  # of faults
 
 
 def main() -> int:
@@ -35,16 +37,18 @@ def main() -> int:
     parser.add_argument("--mutation", help="break the mirror in this way, see mutations/")
     parser.add_argument("--mutations", nargs="*", metavar="NAME", help="find these, or all")
     parser.add_argument("--long", action="store_true", help="hours, in which events are rare")
+    parser.add_argument("--short", action="store_true", help="a few faults in each run")
     given = parser.parse_args()
     if given.mutations is not None:
         from tests.simulation import mutation_check
 
         return mutation_check.check(given.mutations)
     pace = _LONG if given.long else 1
+    mode = [f"--{each}" for each in ("long", "short") if getattr(given, each)]
     if given.again:
         from tests.simulation import again
 
-        return again.check(_seeds(given.seeds), given.jobs, pace)
+        return again.check(_seeds(given.seeds), given.jobs, mode)
     patches.install()
     from tests.simulation import runs
 
@@ -54,6 +58,7 @@ def main() -> int:
         trace=given.trace,
         events=given.events,
         disturbed=given.disturbed,
+        faults_s=_SHORT_S if given.short else None,
     )
     if given.seed is not None:
         return runs.one(given.seed, options)

@@ -45,14 +45,14 @@ class _Place(NamedTuple):
         )
 
 
-def check(seeds: Sequence[int], jobs: int, pace: int) -> int:
-    """Prints each seed whose runs differ, with the first events that do. Returns the exit code."""
-    long = ["--long"] if pace > 1 else []
+def check(seeds: Sequence[int], jobs: int, mode: Sequence[str]) -> int:
+    """Prints each seed whose runs differ, with the first events that do. `mode`: options that each
+    run has. Returns the exit code."""
     differing, failed = [], []
     with tempfile.TemporaryDirectory(prefix="a-much-longer-path-") as folder:
         places = _Place(_ROOT, dict(os.environ)), _elsewhere(Path(folder))
         said = ",".join(map(str, seeds)) + ","
-        words = "--seeds", said, "--digests", "--jobs", str(jobs), *long
+        words = "--seeds", said, "--digests", "--jobs", str(jobs), *mode
         for here, there in _pairs([place.start(*words) for place in places]):
             seed = here["seed"]
             if here["failure"]:
@@ -61,7 +61,7 @@ def check(seeds: Sequence[int], jobs: int, pace: int) -> int:
             if here["digest"] != there["digest"]:
                 differing.append(seed)
                 print(f"seed {seed}: {here['digest']} here, {there['digest']} elsewhere")
-                _print_first(places, seed, long)
+                _print_first(places, seed, mode)
     print(f"{len(seeds)} seeds, failed: {sorted(failed)}; another run: {sorted(differing)}")
     return 1 if differing or failed else 0
 
@@ -123,9 +123,9 @@ def _elsewhere(folder: Path) -> _Place:
     return _Place(folder, environment, ("--disturbed",))
 
 
-def _print_first(places: Sequence[_Place], seed: int, long: Sequence[str]) -> None:
+def _print_first(places: Sequence[_Place], seed: int, mode: Sequence[str]) -> None:
     """The first events that differ, and some before."""
-    running = [place.start("--seed", str(seed), "--events", *long) for place in places]
+    running = [place.start("--seed", str(seed), "--events", *mode) for place in places]
     before: deque[str] = deque(maxlen=_BEFORE)
     for here, there in zip_longest(*map(_lines, running)):
         if here != there:

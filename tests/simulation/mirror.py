@@ -133,7 +133,7 @@ class SimulatedMirror:
 
     def start(self) -> None:
         self._starts += 1
-        self.result = self.driver = None
+        self.result = self.driver = self._look = None
         name = f"driver-{self.host}-{self._starts}"
         self.process = self.kernel.process(name, self.host)
         self.kernel.trace(f"{name} starts")
@@ -200,7 +200,9 @@ class SimulatedMirror:
     def _on_status(self, look: Look) -> None:
         self._look = snapshot = look()
         states = {
-            f"{link.name} {each.topic}-{each.partition}": f"{each.state} {each.reason}".strip()
+            f"{link.name} {each.topic}-{each.partition}": " ".join(
+                filter(None, (each.state, each.reason))
+            )
             for link in snapshot.links
             for each in link.partitions
         }

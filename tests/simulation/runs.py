@@ -27,7 +27,8 @@ _is_warm = False
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Of a run. `mutation`: its scenario, and without `intact` its break of the mirror. `trace`,
-    `events`: print what happens, or each event. `disturbed`: objects have other addresses."""
+    `events`: print what happens, or each event. `disturbed`: objects have other addresses.
+    `faults_s`: how long things go wrong; by chance unless given."""
 
     mutation: str | None = None
     intact: bool = False
@@ -35,6 +36,7 @@ class Options:
     trace: bool = False
     events: bool = False
     disturbed: bool = False
+    faults_s: float | None = None
 
 
 _PLAIN: Final = Options()
@@ -85,7 +87,8 @@ def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = F
     )
     if failed:
         long = " --long" if options.pace > 1 else ""
-        print(f"Again: python -m tests.simulation --seed {min(failed)} --trace{long}")
+        short = "" if options.faults_s is None else " --short"
+        print(f"Again: python -m tests.simulation --seed {min(failed)} --trace{long}{short}")
     return 1 if failed else 0
 
 
@@ -142,7 +145,7 @@ def _run(seed: int, options: Options, scenario: Scenario | None = None) -> dict[
     network = Network(kernel)
     patches.use(kernel, network)
     failure = ""
-    scenario = scenario or choose(kernel.random, pace=options.pace)
+    scenario = scenario or choose(kernel.random, faults_s=options.faults_s, pace=options.pace)
     try:
         made = None if options.mutation is None else MUTATIONS[options.mutation]
         if made is not None:
