@@ -1,4 +1,4 @@
-"""Finds consumer groups that are further on the target than on the source: after a move they would
+"""Finds consumer groups that are further on the target than on the source. After a move they would
 skip the records in between.
 
     source  ── commit ──────── S ──     S: the source offset of the group's place on the target
@@ -32,7 +32,7 @@ class Ahead:
     """Counts skipped records from one read of a link's progress topic."""
 
     def __init__(self, contents: ProgressContents, partitions: Iterable[TopicPartition]) -> None:
-        """`partitions`: of the source."""
+        """`partitions`: the partitions of the source to look at."""
         self._feeds: defaultdict[TopicPartition, list[tuple[TopicPartition, Sequence[Pair]]]]
         self._feeds = defaultdict(list)
         for at in partitions:
@@ -45,8 +45,8 @@ class Ahead:
                 self._feeds[target].append((at, points))
 
     def records(self, commits: Commits, there: Commits | CausewayError | None) -> int:
-        """The least number of records that a group would skip that has committed `commits` on the
-        source and `there` on the target; 0 if none, or not known."""
+        """Returns the least number of records that a group would skip if it has committed `commits`
+        on the source and `there` on the target; 0 if there are none, or if that is not known."""
         if there is None or isinstance(there, CausewayError):
             return 0
         return sum(
@@ -58,8 +58,8 @@ class Ahead:
 
 
 def _skipped(points: Sequence[Pair], commit: int, own: int) -> int:
-    """The fewest records before `own` on the target, minus the most records before `commit` on the
-    source. No `points`: offsets are preserved."""
+    """Returns the fewest records before `own` on the target, minus the most records before `commit`
+    on the source. `points` is empty if offsets are preserved."""
     if not points:
         return max(0, own - commit)
     read = bisect_right(points, commit, key=_SOURCE) - 1
@@ -86,8 +86,9 @@ def of_all(
     there: Mapping[str, Commits | CausewayError],
     ended: Collection[TopicPartition] = (),
 ) -> dict[str, int]:
-    """The groups that are ahead, with the least number of records that each would skip. Partitions
-    whose mirror has `ended` do not count: groups have moved and continue there."""
+    """Returns the groups that are ahead, with the least number of records that each would skip.
+    Partitions whose mirror has `ended` do not count: their groups have moved, and continue
+    there."""
     known = {name: own for name, own in commits.items() if not isinstance(own, CausewayError)}
     ahead = Ahead(contents, {at for own in known.values() for at in own} - set(ended))
     found = {name: ahead.records(own, there.get(name)) for name, own in known.items()}

@@ -1,5 +1,5 @@
-"""Lists what a mirror consists of: topics, groups and events from the clusters alone; lanes, which
-only the driver knows, from the driver on this machine."""
+"""Lists the parts of a mirror: topics, groups and events from the clusters alone; lanes from the
+driver on this machine, because only the driver knows them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Listed(NamedTuple, Generic[T]):
-    """`errors`: the links that did not answer, and why; `lines` has no entries of those links."""
+    """`errors`: the links that did not answer, and the reasons. `lines`: entries of the others."""
 
     lines: tuple[T, ...]
     errors: tuple[tuple[str, CausewayError], ...] = ()
@@ -28,7 +28,8 @@ class Listed(NamedTuple, Generic[T]):
 def listed(
     links: tuple[LinkSettings, ...], ask: Callable[[LinkSettings], Iterable[T]]
 ) -> Listed[T]:
-    """The results of `ask` for all links, in parallel. Raises CausewayError if every link fails."""
+    """Returns the results of `ask` for all links, in parallel. Raises CausewayError if every link
+    fails."""
     found = ask_each(links, lambda link: tuple(ask(link)))
     return Listed(
         tuple(line for one in found if not isinstance(one, CausewayError) for line in one),
@@ -63,9 +64,9 @@ def topics(
     match: str = "",
     states: Collection[str] = (),
 ) -> Listed[TopicStatus]:
-    """The topics by link and name. `match`: a part of the name, ignoring case. `states`: only
-    topics with a partition in one of these states. Raises ConfigError for an unknown link or state,
-    CausewayError if no link answers."""
+    """Returns the topics by link and name. `match`: a part of the name, ignoring case. `states`:
+    only topics with a partition in one of these states. Raises ConfigError for an unknown link or
+    state, CausewayError if no link answers."""
     refuse_unknown("list topics", "state", states, _STATES)
     chosen = links_of(settings, link, "list topics")
     retention_s = settings.run.deleted_topics_retention_s
@@ -82,7 +83,7 @@ def topics(
 
 
 def topic_lines(link: LinkStatus) -> Iterable[TopicStatus]:
-    """The topics of one link by name, including those that cannot be mirrored."""
+    """Returns the topics of one link by name, including those that cannot be mirrored."""
     found = topics_of(link)
     there = {one.topic for one in found}
     found += [
@@ -124,8 +125,8 @@ def groups(
     match: str = "",
     codes: Collection[str] = (),
 ) -> Listed[Explanation]:
-    """All groups of the sources by link and name. `match`: a part of the name, ignoring case.
-    `codes`: only groups with one of these codes. Raises as `topics` does, and ConfigError for an
+    """Returns all groups of the sources by link and name. `match`: a part of the name, ignoring
+    case. `codes`: only groups with one of these codes. Raises like `topics`, and ConfigError for an
     unknown code."""
     refuse_unknown("list groups", "code", codes, CODES)
     chosen = links_of(settings, link, "list groups")
@@ -173,8 +174,8 @@ def events(
     levels: Collection[str] = (),
     limit: int | None = None,
 ) -> Listed[EventLine]:
-    """The newest `limit` events that fit, the oldest first. `match`: a part of the text, ignoring
-    case. `levels`: info, warning, error. Asks only the targets. Raises as `topics` does, and
+    """Returns the newest `limit` events that fit, the oldest first. `match`: a part of the text,
+    ignoring case. `levels`: info, warning, error. Asks only the targets. Raises like `topics`, and
     ConfigError for an unknown level."""
     refuse_unknown("list events", "level", levels, LEVELS)
     chosen = links_of(settings, link, "list events")
@@ -216,9 +217,9 @@ _ACTION = "show the status of"
 
 
 def narrowed(settings: Settings, link: str | None, topic: str | None) -> tuple[LinkStatus, ...]:
-    """The status of `link` (default: all links) and `topic` (name on the source; default: all
-    topics). Links without the topic are left out, except links that did not answer. Raises
-    ConfigError for an unknown name, with the known names; otherwise as `status`."""
+    """Returns the status of `link` (default: all links) and `topic` (name on the source; default:
+    all topics). Leaves out links without the topic, except links that did not answer. Raises
+    ConfigError for an unknown name, with the known names; otherwise like `status`."""
     chosen = settings
     if link is not None:
         chosen = replace(settings, links=links_of(settings, link, _ACTION))
@@ -239,7 +240,7 @@ def _topic_names(each: LinkStatus) -> Collection[str]:
 
 
 def _only_topic(each: LinkStatus, topic: str, transform: TransformSettings | None) -> LinkStatus:
-    """`each` with the partitions, problems and notes of `topic` only."""
+    """Returns `each` with the partitions, problems and notes of `topic` only."""
     names = {topic, *(one.target_topic for one in each.partitions)} - {""}
     return replace(
         each,
@@ -252,15 +253,16 @@ def _only_topic(each: LinkStatus, topic: str, transform: TransformSettings | Non
 
 
 def _only_names(task: TaskRecord, names: Collection[str]) -> TaskRecord:
-    """`task` without reasons that name other topics or groups, and without figures of the link."""
+    """Returns `task` without reasons that name other topics or groups, and without figures of the
+    link."""
     named = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?:-\d+)?(?![\w.-])")
     items = {item: why for item, why in task.items.items() if named.search(item)}
     return task.replace(items=items, figures={})
 
 
 def lanes(settings: Settings) -> list[dict[str, Any]]:
-    """The lanes of the driver on this machine. Raises as RunningDriver does."""
-    # Imported here: the other lists need neither it nor its imports.
+    """Returns the lanes of the driver on this machine. Raises like RunningDriver."""
+    # Imported here, because the other lists do not need it.
     from causeway.operate.running import RunningDriver
 
     return RunningDriver(settings).items("lanes", dict[str, Any])

@@ -35,19 +35,19 @@ from causeway.status import (
     word,
 )
 
-_PATIENCE_S: Final = 60.0  # for failures that are retried
-UNDRIVEN_S: Final = 600.0  # for a driver, if there is no timeout
-_LOOK_S: Final = 0.5  # between two reads, at least
-_REST: Final = 2.0  # pause in durations of a read, to limit the load of the brokers
-_RATE_S: Final = 30.0  # for the measurement of the rate
+_PATIENCE_S: Final = 60.0  # with failures that are retried
+UNDRIVEN_S: Final = 600.0  # without a driver, if there is no timeout
+_LOOK_S: Final = 0.5  # the shortest pause between two reads
+_REST: Final = 2.0  # the pause as a multiple of a read's duration, to limit the brokers' load
+_RATE_S: Final = 30.0  # the time over which the rate is measured
 _TROUBLE: Final = ENDED | {State.STOPPED, State.FAILED}
 _STATES: Final = frozenset({*RANKING, MIRRORING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """The goal. `lag`: the most records that a partition may lack, None: any number. `state`: the
-    state of all partitions, None: any state."""
+    """The goal. `lag`: the most records that a partition may lack, None for any number. `state`:
+    the state of all partitions, None for any state."""
 
     lag: int | None = 0
     state: str | None = None
@@ -57,8 +57,8 @@ class Want:
 class Waiting:
     """The progress at one time. `behind`: partitions that have not reached the goal. `lag_records`:
     the sum of the known lags. `held_records`: records after open transactions, which no lag counts.
-    `stuck`: partitions and topics that need an action, and why. `eta_s` None: not known, or the lag
-    does not shrink."""
+    `stuck`: partitions and topics that need an action, each with the reason. `eta_s`: None if it is
+    unknown, or if the lag does not shrink."""
 
     at_ms: int
     partitions: int
@@ -97,8 +97,8 @@ def wait(
     operator, or `timeout_s` is over. Without a timeout it ends when no driver has run for
     UNDRIVEN_S. `on_look` is called with the progress or error of each read.
 
-    Failures that are retried are waited for one minute. Raises ConfigError for an unknown name, or
-    if nothing is mirrored; CausewayError if the first or the last read fails.
+    It waits one minute for failures that are retried. Raises ConfigError for an unknown name, or if
+    nothing is mirrored; CausewayError if the first or the last read fails.
     """
     if want.state is not None and want.state not in _STATES:
         raise unknown("wait", "state", want.state, _STATES, fixed=True)
@@ -212,7 +212,7 @@ def _is_there(one: PartitionStatus, want: Want) -> bool:
     if one.state == State.STOPPED and want.state is None:
         return False  # it may lack records that the lag does not count
     if one.preserving is not None and one.preserving.filled_to is not None:
-        return False  # its first record comes behind the offsets that are being filled
+        return False  # its first record comes after the offsets that are being filled
     return one.lag_records is not None and one.lag_records <= want.lag
 
 
@@ -223,7 +223,7 @@ class _Pace:
         self._looks: deque[tuple[float, int]] = deque()
 
     def of(self, seen: Waiting) -> Waiting:
-        """`seen` with the rate and the remaining time."""
+        """Returns `seen` with the rate and the remaining time."""
         now, lag = time.monotonic(), seen.lag_records
         self._looks.append((now, lag))
         while now - self._looks[0][0] > _RATE_S and len(self._looks) > 2:

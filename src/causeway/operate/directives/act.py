@@ -1,8 +1,8 @@
 """Writes requests of a running mirror: pause, resume, restart, throttle, step down.
 
-Each writes to the directives topic of its links on the target. No driver needs to be reached, or to
-run: the leader reads them there, and so does the next leader. Then the request waits until the
-leader's progress topic says that it has acted.
+Each request is written to the directives topic of its links on the target. No driver has to be
+reachable, or to run: the leader reads the requests there, and so does the next leader. Then the
+request waits until the leader's progress topic says that the leader has acted.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectiveOutcome:
-    """Of one link. `action`: pause, resume, restart, throttle or step-down.
+    """The outcome for one link. `action`: pause, resume, restart, throttle or step-down.
 
-    `changed`: false where all was as asked for already, and `before` says since when and by whom:
-    what counted for the scope until now. `beside`: requests about its parts, which still
-    apply. `driver`: the leading driver, None if there is none. `acted`: whether it has acted; None
-    if the request did not wait. `refused`: why it cannot. `seen`: the scope's partitions after
-    that. `error`: why the link could not be asked; the others were asked.
+    `changed`: False if everything was as requested already; `before` is the directive that was in
+    force for the scope, with its time and author. `beside`: directives for parts of the scope,
+    which still apply. `driver`: the leading driver, None if there is none. `acted`: whether it has
+    acted; None if the request did not wait. `refused`: why it cannot act. `seen`: the scope's
+    partitions after that. `error`: why this link could not be asked; the others were asked.
     """
 
     link: str
@@ -67,12 +67,12 @@ class DirectiveOutcome:
 
 
 def pause(settings: Settings, **asked: Unpack[Asked]) -> tuple[DirectiveOutcome, ...]:
-    """Has nothing more of a link (all of the file without `link`), topic or partition mirrored
-    until it is resumed, by whichever driver leads.
+    """Pauses a link (all of the file without `link`), topic or partition until it is resumed. This
+    holds for each leading driver.
 
-    A link whose target does not answer has an `error` in its outcome, and the others are paused.
-    Raises ConfigError for a name that is unknown, with those like it; ConflictError for a
-    concurrent request; CausewayError.
+    If a link's target does not answer, its outcome has an `error`, and the others are paused.
+    Raises ConfigError for an unknown name, with similar names; ConflictError for a concurrent
+    request; CausewayError.
     """
     wanted = Wanted(**asked)
     return _ask("pause", settings, wanted, wanted.wish(PauseDirective))
@@ -81,7 +81,7 @@ def pause(settings: Settings, **asked: Unpack[Asked]) -> tuple[DirectiveOutcome,
 def resume(settings: Settings, **asked: Unpack[Asked]) -> tuple[DirectiveOutcome, ...]:
     """Takes a pause back, also for a part of the paused scope. Pauses of smaller scopes go on
     (`beside`). Otherwise like `pause`."""
-    # A topic that was paused ahead of its coming is known by its directive.
+    # If a topic was paused before it existed, its directive makes the topic known.
     wanted = Wanted(**asked)
     return _ask("resume", settings, wanted, wanted.wish(PauseDirective, paused=False))
 
@@ -89,8 +89,8 @@ def resume(settings: Settings, **asked: Unpack[Asked]) -> tuple[DirectiveOutcome
 def restart(
     settings: Settings, *, adopt: bool = False, translate: bool = False, **asked: Unpack[Asked]
 ) -> tuple[DirectiveOutcome, ...]:
-    """Has what is stopped or failed tried again now, with all the checks of a first try: what could
-    lose or double records stops again. Running partitions are left alone. Otherwise as `pause`.
+    """Has stopped and failed partitions tried again now, with all checks of a first try: if records
+    could be lost or doubled, they stop again. Running partitions go on. Otherwise like `pause`.
 
     `adopt`: stopped partitions go on as after `run --adopt`, without their lost records, and
     earlier losses are acknowledged. `translate`: stopped partitions of a topic that keeps its
@@ -103,8 +103,8 @@ def restart(
 def throttle(
     settings: Settings, *, bytes_per_s: int | None, off: bool = False, **asked: Unpack[Asked]
 ) -> tuple[DirectiveOutcome, ...]:
-    """Limits what a link, or one of its topics, reads from its source, in bytes/s; None: not at
-    all, whatever the file says; `off`: takes it back, so that the file counts. Otherwise as
+    """Limits the bytes/s that a link, or one of its topics, reads from its source. None: no limit,
+    whatever the file says. `off`: takes the limit back, so that the file counts. Otherwise like
     `pause`."""
     if bytes_per_s is not None and not 1 <= bytes_per_s <= MOST_RATE:
         raise ConfigError("throttle", cause=f"a rate must be 1 to {MOST_RATE} bytes/s")
@@ -114,14 +114,14 @@ def throttle(
 
 
 def step_down(settings: Settings, **asked: Unpack[Asked]) -> tuple[DirectiveOutcome, ...]:
-    """Has the driver that leads a link hand it over to one that waits for it; where none does, it
-    leads again itself. Raises NobodyLeadsError if no driver leads; otherwise like `pause`."""
+    """Has the driver that leads a link hand it over to a waiting driver. If none waits, the same
+    driver leads again. Raises NobodyLeadsError if no driver leads; otherwise like `pause`."""
     wanted = Wanted(**asked)
     return _ask("step-down", settings, wanted, wanted.wish(StepDownDirective))
 
 
 def outcome_json(outcome: DirectiveOutcome) -> dict[str, Any]:
-    """For `--json` and the API: stable keys."""
+    """Returns JSON for `--json` and the API: stable keys."""
     before, error = outcome.before, outcome.error
     return picked(
         outcome,
@@ -173,7 +173,7 @@ def refuse_paused_by_file(links: Collection[LinkSettings]) -> None:
 
 class LinkRequests:
     """Writes directives of one link, and reads in its progress topic whether its driver has acted.
-    `contents`: of the progress topic, as far as has been read. Raises CausewayError."""
+    `contents`: the progress topic, as far as it was read. Raises CausewayError."""
 
     def __init__(self, link: LinkSettings, connect: Connect) -> None:
         self.link = link
@@ -183,7 +183,7 @@ class LinkRequests:
 
     @property
     def driver(self) -> str | None:
-        """Who leads by now, as far as has been read."""
+        """The leading driver, by the progress read so far; None if there is none."""
         found = driver_of(self.contents.leases, int(time.time() * 1000))
         return found.owner if found is not None and found.running else None
 
@@ -196,18 +196,18 @@ class LinkRequests:
             self.contents.update(self._progress.read(self.contents.end))
 
     def has_acted(self, written: WrittenDirectives, kind: DirectiveKind | None = None) -> bool:
-        """Whether the driver says that it has acted. `kind`: of a directive that it must know: an
-        older driver passes over those that it does not know."""
-        told = self.contents.directives
+        """Whether the driver says that it has acted. `kind`: the kind of a directive that the
+        driver must know: an older driver ignores kinds that it does not know."""
+        acted = self.contents.directives
         return (
-            told is not None
-            and told.topic_id == written.topic_id
-            and told.applied >= written.end
-            and (kind is None or kind.value in told.kinds)
+            acted is not None
+            and acted.topic_id == written.topic_id
+            and acted.applied >= written.end
+            and (kind is None or kind.value in acted.kinds)
         )
 
     def reads_on_until(self, deadline: float) -> bool:
-        """Reads on after a moment; false where time (monotonic) is over."""
+        """Reads on after a moment. Returns False if `deadline` (monotonic) is over."""
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
@@ -216,7 +216,7 @@ class LinkRequests:
 
 
 class DirectiveRequest(LinkRequests):
-    """One link that something is asked of: `write`, then `outcome`."""
+    """The request for one link: `write`, then `outcome`."""
 
     def __init__(self, link: LinkSettings, action: str, connect: Connect) -> None:
         super().__init__(link, connect)
@@ -225,13 +225,13 @@ class DirectiveRequest(LinkRequests):
     def write(
         self, wish: Directive, decide: Callable[[LinkDirectives], DirectivePlan]
     ) -> DirectivePlan:
-        """`wish`: what it is about. Raises ConflictError for a concurrent request."""
+        """`wish` has the scope. Raises ConflictError for a concurrent request."""
         self._wish = wish
         self._written = self.change(decide)
         return self._written.plan
 
     def outcome(self, deadline: float | None) -> DirectiveOutcome:
-        """Waits until then (monotonic) for the driver that leads to have acted; None: not."""
+        """Waits until `deadline` (monotonic) for the leading driver to act; None: does not wait."""
         plan, scope = self._written.plan, self._wish.scope
         acted, gap_ms = None, None
         if deadline is not None and self.driver is not None:
@@ -261,7 +261,7 @@ class DirectiveRequest(LinkRequests):
         )
 
     def _await_lead(self, deadline: float) -> tuple[bool, int | None]:
-        """Whether the lead was handed over in time, and how long no driver had it (ms)."""
+        """Returns whether the lead was handed over in time, and how long no driver led (ms)."""
         before, known = self.contents.leases[-1], len(self.contents.leases)
         let_go: LeaseRecord | None = None
         while self.reads_on_until(deadline):

@@ -1,6 +1,6 @@
 """Deletes the mirror of a topic that keeps its offsets, and has it mirrored again from the start.
 
-The driver does it (daemon/partitions/restarts.py). This module finds the cost, and requests it.
+The driver does this (daemon/partitions/restarts.py). This module finds the cost and requests it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ COPIED_PER_S: Final = 100_000_000  # bytes, for an estimate
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refill:
     """The cost of filling a topic again, and the outcome. `offsets`: of the source's logs, at most
-    one record each; `size`: about so many bytes; `fills`: offsets below the source's logs,
-    which are filled first; `seconds`: about so long. `outcome`: None if it was only shown."""
+    one record each. `size`: bytes, an estimate. `fills`: offsets below the source's logs, which are
+    filled first. `seconds`: an estimate. `outcome`: None if the cost was only shown."""
 
     link: str
     topic: str
@@ -44,7 +44,7 @@ class Refill:
 def refill(settings: Settings, *, dry_run: bool = False, **asked: Unpack[Asked]) -> Refill:
     """Shows what it costs to fill a topic again, and requests it unless `dry_run`.
 
-    Raises ConfigError for a topic that does not keep its offsets, or that several links have;
+    Raises ConfigError for a topic that does not keep its offsets, or that several links mirror;
     CausewayError."""
     wanted = Wanted(**asked)
     if wanted.topic is None:
@@ -77,7 +77,7 @@ def refill(settings: Settings, *, dry_run: bool = False, **asked: Unpack[Asked])
 
 
 def _id_of(request: DirectiveRequest, topic: str, target: str) -> str:
-    """The id of the target topic; if it does not exist, that of the topic that it was."""
+    """Returns the id of the target topic. If it does not exist, the id of the former topic."""
     there = request.target.metadata([target]).topics.get(target)
     if there is not None and there.error is None and there.topic_id != NO_TOPIC_ID:
         return there.topic_id
@@ -117,7 +117,7 @@ def _cost(link: LinkSettings, source: Cluster, topic: str, target: str) -> Refil
 
 
 def refill_json(found: Refill) -> dict[str, Any]:
-    """For `--json`: stable keys."""
+    """Returns JSON for `--json`: stable keys."""
     outcome = found.outcome
     return picked(
         found,

@@ -19,7 +19,7 @@ from causeway.link_topics import AnyDirective, DirectiveLog, ProgressTopic, Scop
 
 WAIT_S: Final = 30.0
 MOST_TEXT: Final = 500  # characters of a reason
-_AHEAD = ("pause", "throttle")  # can be asked of a topic before it is there
+_AHEAD = ("pause", "throttle")  # possible for a topic that does not exist yet
 
 
 class Asked(TypedDict, total=False):
@@ -36,9 +36,9 @@ class Asked(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a person asks. `link`: None for all links of the file; `topic`: by its name on the
-    source; `ahead`: the topic need not be there yet. `who` is this user at this host unless given.
-    `wait_s`: how long to wait for the leading driver; None: not at all."""
+    """A person's request. `link`: None for all links of the file. `topic`: its name on the source.
+    `ahead`: the topic need not exist yet. `who` is this user at this host unless given. `wait_s`:
+    how long to wait for the leading driver; None: does not wait."""
 
     link: str | None = None
     topic: str | None = None
@@ -57,8 +57,8 @@ class Wanted:
         return (self.who or current_user())[:MOST_TEXT]
 
     def wish(self, which: type[AnyDirective], **fields: Any) -> AnyDirective:
-        """A directive about the scope, as of now; `fields`: those of its class. Raises ConfigError
-        for a reason that is too long."""
+        """Returns a directive about the scope, as of now. `fields`: those of its class. Raises
+        ConfigError for a reason that is too long."""
         if self.reason is not None and len(self.reason) > MOST_TEXT:
             cause = f"it has {len(self.reason)} characters, and may have {MOST_TEXT}"
             raise ConfigError(str(which.kind), "reason", cause)
@@ -67,7 +67,7 @@ class Wanted:
 
 
 def current_user() -> str:
-    """This process's user and machine."""
+    """Returns this process's user and machine."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # an id without a name, as in some containers
@@ -87,12 +87,12 @@ class Answering(NamedTuple):
 def choose(
     settings: Settings, wanted: Wanted, connect: Connect, action: str
 ) -> tuple[LinkSettings, ...]:
-    """The links that are meant: the one that is named, else all that have the topic, or all. Raises
-    ConfigError, with names that are like one that is unknown; CausewayError."""
+    """Returns the wanted links: the named link, else all that have the topic, or all. Raises
+    ConfigError for an unknown name, with similar names; CausewayError."""
     links = _named(settings, wanted, action)
     chosen, troubles = _having(links, wanted, connect, action)
     if troubles:
-        raise next(iter(troubles.values()))  # another link may have it, too
+        raise next(iter(troubles.values()))  # a silent link may have the topic, too
     return chosen
 
 
@@ -104,17 +104,17 @@ def choose_answering(
     *,
     patience_s: float = ANSWER_S,
 ) -> Answering:
-    """As `choose`, without the links whose clusters do not answer. It waits for all clusters at the
-    same time: for the targets, and for the sources if a topic may need them. If there are several
-    links, it waits for `patience_s`. Raises as `choose`; the first UnreachableError if no link can
-    be asked."""
+    """Like `choose`, without the links whose clusters do not answer. It waits for all clusters at
+    the same time: for the targets, and for the sources if a topic may need them. If there are
+    several links, it waits for `patience_s`. Raises like `choose`; raises the first
+    UnreachableError if no link can be asked."""
     links = _named(settings, wanted, action)
     if len(links) == 1:
         patience_s = ANSWER_S
     clients = []
     if wanted.topic is not None and not wanted.ahead:
         clients += [each.source_admin for each in links]
-    # Of a cluster that is both, the target's patience counts: without its target, a link is left.
+    # If a cluster is both, it is asked as a target: without its target, a link is left out.
     clients += [each.target_admin for each in links]
     silent = silent_clusters_of(clients, connect, patience_s)
     left: dict[str, CausewayError] = {
@@ -139,7 +139,7 @@ def _may_have(link: LinkSettings, wanted: Wanted) -> bool:
 
 
 def _named(settings: Settings, wanted: Wanted, action: str) -> tuple[LinkSettings, ...]:
-    """The link that is named, else all."""
+    """Returns the named link, else all links."""
     links = links_of(settings, wanted.link, action)
     if wanted.partition is not None and (wanted.topic is None or wanted.partition < 0):
         raise ConfigError(action, f"partition {wanted.partition}", "of which topic? (--topic)")
@@ -153,7 +153,7 @@ def _having(
     action: str,
     silent: Mapping[str, UnreachableError] = MappingProxyType({}),
 ) -> tuple[tuple[LinkSettings, ...], dict[str, CausewayError]]:
-    """Those of `links` that have the topic, and why it cannot be told of others."""
+    """Returns those of `links` that have the topic, and why this is unknown for other links."""
     if wanted.topic is None:
         return links, {}
     if wanted.ahead:
@@ -192,9 +192,9 @@ def _known(
     connect: Connect,
     silent: Mapping[str, UnreachableError],
 ) -> tuple[dict[str, int], CausewayError | None]:
-    """What the progress and the directives know, and, unless that is enough, the source: numbers of
-    partitions by topic of the source; 0 of those that only a directive names. And why the source
-    could not be asked for more."""
+    """Returns the numbers of partitions by topic of the source, from the progress and the
+    directives, and from the source if that is not enough. The number is 0 if only a directive names
+    the topic. Also returns why the source could not be asked."""
     target = connect(link.target_admin)
     progress = ProgressTopic(target, link.progress_topic)
     partitions = progress.read().partitions if progress.exists() else {}
@@ -221,8 +221,8 @@ def _known(
 def choose_one(
     settings: Settings, link: str | None, topics: Collection[str], connect: Connect
 ) -> tuple[LinkSettings, tuple[str, ...]]:
-    """The only link that has all the topics, and the topics without duplicates. Raises ConfigError
-    for unknown topics, with similar names, and if several links have the topics."""
+    """Returns the only link that has all the topics, and the topics without duplicates. Raises
+    ConfigError for unknown topics, with similar names, and if several links have the topics."""
     links = list(choose(settings, Wanted(link), connect, "cut over"))
     for topic in topics:
         having = choose(settings, Wanted(link, topic), connect, "cut over")
@@ -237,7 +237,7 @@ def choose_one(
 
 
 def sharers_of(settings: Settings, link: LinkSettings, connect: Connect) -> tuple[Sharer, ...]:
-    """The other links of the file that mirror from the same cluster, and may fence its topics."""
+    """Returns the other links of the file with the same source: they may fence its topics."""
     return tuple(
         Sharer(connect(each.target_admin), each)
         for each in settings.links

@@ -1,6 +1,6 @@
 """Ends a mirror and reverses it: `promote` (nothing is lost), `failover` (at once), `failback`.
 
-There is no state file. Each step is read off the clusters, so a second call continues where the
+There is no state file. Each step is read from the clusters, so a second call continues where the
 first ended. Decisions are written to the directives topic of the link on its target.
 
     end written ─► lanes let go ─► cut ─► groups, read-only lifted ─► done

@@ -1,11 +1,11 @@
 """Ends the mirror of a link, or of a topic.
 
-What may still write to the mirror is a lane. It is certain that none does once the leading driver
-has said so, after its lanes had let go; or, where it says nothing, once the lead was taken from it:
+Only lanes may still write to the mirror. No lane does after the leading driver has said so: its
+lanes have let go. If the driver does not say it, the lead is taken from it:
 
-    lead taken     its progress is refused from now on; who leads next reads of the end first
+    lead taken     its progress is refused from now on; the next leader reads of the end first
     leases over    its lanes send nothing any more, unless the driver still renews their leases
-    mirrors still  nor does it: no producer of the mirror has sent anything meanwhile
+    mirrors still  it renews none: meanwhile no producer of the mirror has sent anything
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Guard = Callable[[LinkDirectives], None]
 
 
 def refuse_mingled(link: LinkSettings) -> None:
-    """Raises ConfigError where both clusters write the link's topics: groups have no place."""
+    """Raises ConfigError if both clusters write the link's topics: groups have no single place."""
     if link.mingles:
         raise ConfigError(
             "end the mirror",
@@ -70,7 +70,8 @@ def refuse_mingled(link: LinkSettings) -> None:
 
 
 class Ending(LinkRequests):
-    """Of one link and scope. `standing`: the directives, as last read. Not thread-safe."""
+    """The end of one link and scope. `standing`: the directives at the last read. Not
+    thread-safe."""
 
     def __init__(
         self, link: LinkSettings, scope: Scope, connect: Connect, lease_s: float, say: Say
@@ -97,21 +98,21 @@ class Ending(LinkRequests):
 
     @property
     def subject(self) -> str:
-        """For messages."""
+        """The link and scope, for messages."""
         return f"{self.scope} of {self.link.name}"
 
     @property
     def end(self) -> EndDirective | None:
-        """By what it has ended already, or is about to."""
+        """The directive that ends the scope, or is about to; None if there is none."""
         return self.standing.end_of(self.scope)
 
     @property
     def known_cuts(self) -> dict[str, Cut]:
-        """The cuts of the scope that the directives have, by topic."""
+        """The scope's cuts in the directives, by topic."""
         return cuts_of(self.standing, self.scope)
 
     def progress(self, scope: Scope | None = None) -> dict[TopicPartition, PartitionProgress]:
-        """Of the partitions of the scope (or of `scope`) that had begun."""
+        """Returns the progress of partitions of the scope (or of `scope`) that have begun."""
         scope = scope or self.scope
         return {
             at: each
@@ -120,8 +121,8 @@ class Ending(LinkRequests):
         }
 
     def mirrored(self) -> dict[str, MirroredTopic]:
-        """The topics of the scope that the link mirrors, or would, by source name. Not heartbeats,
-        which never end."""
+        """Returns the topics of the scope that the link mirrors, or would mirror, by source name.
+        Leaves out heartbeats, which never end."""
         sides, link = self.sides, self.link
         observed = topics.observe(sides.source_admin, sides.target_admin, link)
         begun = collisions.begun_by(self.contents.partitions.values())
@@ -147,9 +148,9 @@ class Ending(LinkRequests):
     # -- writing ----------------------------------------------------------------------------------
 
     def begin(self, wish: EndDirective, wait_s: float, guard: Guard | None = None) -> None:
-        """Records the end of the mirror, and returns when no lane writes to it any more. `guard` is
-        called in the step that writes the end, and raises to prevent it. Raises ConflictError for a
-        concurrent request; NobodyLeadsError if a driver goes on mirroring; CausewayError."""
+        """Records the end of the mirror. Returns when no lane writes to it any more. `guard` is
+        called in the step that writes the end; it can raise to prevent it. Raises ConflictError for
+        a concurrent request, NobodyLeadsError if a driver goes on mirroring, CausewayError."""
 
         def decide(standing: LinkDirectives) -> DirectivePlan:
             if guard is not None:
@@ -173,18 +174,18 @@ class Ending(LinkRequests):
         groups: Collection[str] = (),
         wait_s: float = 0.0,
     ) -> None:
-        """See finish_end. Waits up to `wait_s` until a driver that leads has acted on it."""
+        """See finish_end. Waits up to `wait_s` until a leading driver has acted on it."""
         decide = partial(finish_end, scope=self.scope, how=how, cuts=cuts, done=done)
         written = self._write(partial(decide, groups=groups, run=self._run))
         self._await_word(written, wait_s)
 
     def note_left(self, scope: Scope, groups: Collection[str]) -> None:
-        """Of a failover of `scope` that is done: which groups have yet to be committed."""
+        """Notes which groups a finished failover of `scope` could not commit yet."""
         how = State.FAILED_OVER
         self._write(partial(finish_end, scope=scope, how=how, cuts={}, done=True, groups=groups))
 
     def let_go(self, wait_s: float) -> None:
-        """Takes back a promotion of any command: its mirror goes on."""
+        """Takes back a promotion, whichever command began it. The mirror goes on."""
         self._await_word(self._write(partial(withdraw_promotion, scope=self.scope)), wait_s)
 
     @contextmanager
@@ -196,7 +197,7 @@ class Ending(LinkRequests):
 
         def renew() -> None:
             while not over.wait(_RENEW_S):
-                with suppress(CausewayError), self._writing:  # `finish` tells if it is lost
+                with suppress(CausewayError), self._writing:  # `finish` reports a lost promotion
                     decide = partial(renew_promotion, scope=self.scope, run=self._run)
                     self.change(partial(decide, until=_hold_until()))
 
@@ -217,7 +218,7 @@ class Ending(LinkRequests):
             thread.join()
 
     def take_back(self, wait_s: float) -> None:
-        """It is mirrored again, and all of its parts."""
+        """Takes the end back: the scope is mirrored again with all of its parts."""
         self._await_word(self._write(partial(plan_failback, scope=self.scope)), wait_s)
 
     def _write(self, decide: Callable[[LinkDirectives], DirectivePlan]) -> WrittenDirectives:
@@ -229,8 +230,8 @@ class Ending(LinkRequests):
     # -- until no lane writes ----------------------------------------------------------------------
 
     def _await_word(self, written: WrittenDirectives, wait_s: float) -> bool:
-        """Whether the leading driver says in time that it has acted. Where none leads, what the
-        last lease counts: the next leader reads it first."""
+        """Returns whether the leading driver says in time that it has acted. False if no driver
+        leads by its last lease: then the next leader reads the directive first."""
         deadline = time.monotonic() + wait_s
         while not self.has_acted(written, DirectiveKind.END):
             if self.driver is None or not self.reads_on_until(deadline):
@@ -238,8 +239,8 @@ class Ending(LinkRequests):
         return True
 
     def _take_lead(self, topic_id: str) -> None:
-        """From a driver that has not said that it acted, or from none. The next leader reads
-        that there are directives, in the topic with that id: one that may not read them must not
+        """Takes the lead from a driver that has not said that it acted, or if no driver leads.
+        Records the id of the directives topic: a next leader that may not read that topic must not
         mirror."""
         if not self._progress.exists():
             return  # no driver has led, so nothing was mirrored
@@ -260,14 +261,14 @@ class Ending(LinkRequests):
         finally:
             timer.cancel()
         if contents is None:
-            told = self.contents.directives
-            why = f": {told.reason}" if told is not None and told.reason else ""
+            acted = self.contents.directives
+            why = f": {acted.reason}" if acted is not None and acted.reason else ""
             holder = holders[-1].owner if holders else "a driver"
             cause = f"{holder} leads, renews its lease and has not acted{why}"
             raise self._goes_on(cause, "that driver")
         self.contents = contents
-        told = contents.directives
-        if told is None or told.topic_id != topic_id:
+        acted = contents.directives
+        if acted is None or acted.topic_id != topic_id:
             leadership.write([DirectivesRecord(link=self.link.name, topic_id=topic_id, applied=-1)])
         if not in_order:
             self._await_stillness(leadership)
@@ -278,7 +279,8 @@ class Ending(LinkRequests):
         return NobodyLeadsError("end the mirror of", self.subject, cause, remedy=remedy)
 
     def _await_stillness(self, leadership: Leadership) -> None:
-        """Until no lane of an earlier leader has a lease, and none has sent without one."""
+        """Waits until no lane of an earlier leader has a lease. Raises NobodyLeadsError if a lane
+        has sent without one."""
         while (left := leadership.alone_in_s) > 0:
             self.say(f"the leases of its lanes end in {left:.0f} s")
             time.sleep(min(left, 1.0))
@@ -289,13 +291,13 @@ class Ending(LinkRequests):
         after = self._sequences()
         moving = sorted(at for at in after if at in before and after[at] != before[at])
         if moving:
-            leadership.lose()  # not released, or the next call would take it for in order
+            leadership.lose()  # not released: otherwise the next call would see an orderly end
             cause = f"lanes of an unreachable driver still write to {moving[0]}"
             raise self._goes_on(cause, "that driver and its lanes")
 
     def _sequences(self) -> dict[TopicPartition, dict[int, int]]:
-        """The last sequence of each of the link's producers, by target partition, as far as its
-        leader tells: also outside of the scope, as the lead is that of the link."""
+        """Returns the last sequence of each of the link's producers, by target partition, if the
+        partition's leader knows it. Not only of the scope, because the lead is that of the link."""
         ours = {
             (outlet.at, outlet.producer_id)
             for outlet in _outlets(self.contents.partitions.values())
@@ -311,7 +313,7 @@ class Ending(LinkRequests):
     # -- cuts -------------------------------------------------------------------------------------
 
     def cuts(self, without: Collection[str] = ()) -> dict[str, Cut]:
-        """See cuts_at_end; `without` these topics."""
+        """See cuts_at_end. Leaves out the topics `without`."""
         progress = [each for at, each in self.progress().items() if at.topic not in without]
         return cuts_at_end(self.target, progress, self.say)
 
@@ -323,12 +325,12 @@ def has_begun(progress: PartitionProgress) -> bool:
 def cuts_at_end(
     target: Cluster, progress: Collection[PartitionProgress], say: Say
 ) -> dict[str, Cut]:
-    """Where the mirror of `progress` has ended, by topic. The progress may be a second old, so the
-    target's log counts. Raises CausewayError if a target partition cannot be asked: a cut
-    without it would be wrong."""
+    """Returns the places at which the mirrors of `progress` have ended, by topic. The progress may
+    be a second old, so the target's log decides. Raises CausewayError if a target partition does
+    not answer: a cut without it would be wrong."""
     outlets = list(_outlets(progress))
     ends = offsets_at(target, {outlet.at for outlet in outlets}, LATEST)
-    mine: dict[TopicPartition, int] = {}  # several may feed one
+    mine: dict[TopicPartition, int] = {}  # several source partitions may feed one target partition
     exact: set[Outlet] = set()
     preserved = {outlet.at for outlet in _outlets(each for each in progress if each.preserves)}
     for outlet in outlets:
@@ -364,14 +366,14 @@ def cuts_at_end(
 def _end_of(
     target: Cluster, outlet: Outlet, end: int, say: Say, *, preserves: bool
 ) -> tuple[int, bool]:
-    """The offset behind the last mirrored record in a target partition that ends at `end`, and
-    whether its source offset is known: the progress knows that record, or it `preserves` offsets.
-    Later records of others are not the mirror's."""
+    """Returns the offset behind the last mirrored record in a target partition that ends at `end`.
+    Also returns whether its source offset is known: the progress knows that record, or it
+    `preserves` offsets. Later records of others do not belong to the mirror."""
     known = outlet.pair.target
     if end <= known:
         return end, end == known or preserves
     if outlet.producer_id < 0:
-        return end, False  # nothing tells whose a record is
+        return end, False  # no field shows who wrote a record
     say(f"reading the last records of {outlet.at}")
     mine = known
     try:
@@ -393,6 +395,6 @@ def _hold_until() -> int:
 
 
 def wish(how: State, scope: Scope, who: str, why: str | None) -> EndDirective:
-    """That the mirror of `scope` ends so."""
+    """Returns the directive that ends the mirror of `scope` in this way."""
     at = int(time.time() * 1000)
     return EndDirective(scope=scope, who=who, why=why, at=at, how=how)

@@ -1,10 +1,11 @@
 """Fails back: a mirror that has ended continues, after a reverse mirror has brought the records.
 
-    A->B ended at its cut ─► what only A has: saved, or left ─► B->A begins at the cut
+    A->B ended at its cut ─► records that only A has: saved, or left ─► B->A begins at the cut
       ─► nothing lags ─► B->A promoted (its own cut) ─► A->B begins behind that cut
 
-Where the mirror has another name than its topic, B's records are not its own to give back, and
-where records of both lie in one topic, B->A takes them anyway: A->B goes on where it was.
+In two cases A->B goes on at its own end instead. If the mirror has another name than its topic, B's
+records are not its own to give back. If the records of both sides are in one topic, B->A mirrors
+them anyway.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from causeway.operate.failover.keeping import Otherwise, ReturningOffsets
 from causeway.operate.failover.results import FailbackStep, FailedBack, Keep
 from causeway.operate.failover.unmirrored import Unmirrored, UnmirroredRecords
 
-_CREATED_S: Final = 10.0  # until brokers know a new topic, at the most
-_DELETED_S: Final = 30.0  # until brokers no longer know a topic, at the most
+_CREATED_S: Final = 10.0  # the longest wait until brokers know a new topic
+_DELETED_S: Final = 30.0  # the longest wait until brokers no longer know a topic
 _POLL_S: Final = 0.25
 _NO_KEEP: Final = Keep()
 
@@ -44,17 +45,17 @@ def failback(
     say: Say = lambda _: None,
     **asked: Unpack[Asked],
 ) -> FailedBack:
-    """Takes `link` up again, which was failed over or promoted (or one of its topics).
+    """Continues `link` (or one of its topics), which was failed over or promoted.
 
-    The first call looks for records that were never mirrored, has them saved or left where they are
-    (`keep`), and has the link the other way begin at the cut. With `create_topics`, topics that the
-    old source lacks (it may have been set up again) are created there like their mirrors. What
-    others write to the old source from then on is looked for by each call, and is to be decided on
-    likewise. If topics keep their offsets, and their logs there go beyond the cut, `otherwise` says
-    how they go on. With `turn_round`, once the producers of the other side have stopped, that link
-    is promoted, and `link` begins behind its cut. Each call goes on where the last one ended.
-    Raises ConfigError for what it cannot do, PartitionsFailedError where something lags,
-    ConflictError; CausewayError.
+    The first call looks for records that were never mirrored, saves them or leaves them where they
+    are (`keep`), and has the reverse link begin at the cut. With `create_topics`, topics that the
+    old source lacks (it may have been set up again) are created there like their mirrors. Each call
+    looks for records that others have written to the old source since then; they need the same
+    decision. If topics keep their offsets, and their logs there go beyond the cut, `otherwise` says
+    how they go on. With `turn_round`, once the producers of the other side have stopped, the
+    reverse link is promoted, and `link` begins behind its cut. Each call continues where the last
+    one ended. Raises ConfigError for things that it cannot do, PartitionsFailedError if partitions
+    lag, ConflictError; CausewayError.
     """
     wanted = Wanted(**asked)
     with clusters() as connect:
@@ -125,10 +126,10 @@ class LinkFailback:
                 return self._found(FailbackStep.UNDECIDED, **found)
         else:
             reverse_link.check_whole(link, reverse, back.standing, ending.scope)
-            create |= self.otherwise is Otherwise.REFILL  # a call that was killed may have deleted
+            create |= self.otherwise is Otherwise.REFILL  # a killed call may have deleted topics
             created = self._create(reverse, cuts) if create else ()
             looked = {n: c for n, c in cuts.items() if n not in created or not self.dry_run}
-            ending.say("looking for what was never mirrored")
+            ending.say("looking for records that were never mirrored")
             sighting = unmirrored.find_unmirrored(
                 link, ending.sides, ending.mirrored(), looked, ending.progress()
             )
@@ -148,7 +149,7 @@ class LinkFailback:
             found["saved"] = self._save(only_here)
             if refilled := found["refilled"]:
                 sighting = self._refill(reverse, cuts, refilled)
-                if sighting.unmirrored:  # written there since the topic was deleted
+                if sighting.unmirrored:  # others wrote since the topic was deleted
                     found["unmirrored"] = sighting.unmirrored
                     return self._found(FailbackStep.UNDECIDED, changed=True, **found)
             self._begin(
@@ -187,7 +188,7 @@ class LinkFailback:
         if self.dry_run:
             return self._found(FailbackStep.BACK, **found)
         back = self._back()
-        # What has come in the last moment, too: from here on nothing of the way back comes.
+        # This includes the records of the last moment: now the way back brings no more.
         found |= self._see_to_late(back, end)[1]
         if found.get("late"):
             return self._found(FailbackStep.UNDECIDED, changed=True, **found)
@@ -195,7 +196,7 @@ class LinkFailback:
         their = back.standing.get(EndDirective, self.ending.scope)
         assert their is not None
         ids = {each.target: each.target_id for each in promoted.cuts.values()}
-        # The old target has its own records at other offsets than those that came back.
+        # The records of the old target itself have other offsets than those that came back.
         link = self.ending.link
         translated = tuple(
             sorted(n for n, cut in promoted.cuts.items() if link.preserves(n) and not cut.preserves)
@@ -208,7 +209,7 @@ class LinkFailback:
     # -- what others write to the old source meanwhile --------------------------------------------
 
     def _back(self) -> Ending:
-        """The way back, as it is by now."""
+        """Returns the reverse link in its present state."""
         reverse = self._reverse
         assert reverse is not None
         refuse_mingled(reverse)
@@ -216,7 +217,7 @@ class LinkFailback:
         return Ending(reverse, self.ending.scope, self.connect, lease_s, self.say)
 
     def _late(self, back: Ending, end: EndDirective) -> tuple[Unmirrored, ...]:
-        """What others have written to the old source since it was looked at."""
+        """Returns the records that others have written to the old source since the last look."""
         return unmirrored.find_late_writes(
             self.ending.sides.source,
             reverse_link.looked_of(back.standing, end),
@@ -227,8 +228,8 @@ class LinkFailback:
         )
 
     def _see_to_late(self, back: Ending, end: EndDirective) -> tuple[bool, dict[str, Any]]:
-        """Keeps it where that was asked for; whether it has, and what there is, for a
-        FailedBack."""
+        """Saves late records if `keep` says so. Returns whether it has, and the records as fields
+        of FailedBack."""
         found = self._late(back, end)
         if not found or not self.keep or self.dry_run:
             return False, {"late": found}
@@ -237,8 +238,8 @@ class LinkFailback:
         return True, {"unmirrored": found, "saved": saved}
 
     def _go_on(self, cuts: Mapping[str, Cut]) -> FailedBack:
-        """Of mirrors with other names than their topics, or with records of both sides: the link
-        itself, where it was."""
+        """Continues the link itself at its end. Only for mirrors with other names than their
+        topics, or with the records of both sides."""
         link, places = self.ending.link, _targets(cuts)
         ends = self.ending.sides.target.list_offsets(sorted(places), LATEST)
         written = sorted(
@@ -280,7 +281,7 @@ class LinkFailback:
         created = sorted(each.topic for each in creates)
         if creates and not self.dry_run:
             _raise_first(topic_changes.apply(creates, source).values())
-            # Until all brokers know the topics. The next step fails if they do not.
+            # Waits until all brokers know the topics. If they do not, the next step fails.
             deadline = time.monotonic() + _CREATED_S
             while not self.ending.mirrored().keys() >= set(created):
                 if time.monotonic() > deadline:
@@ -289,7 +290,7 @@ class LinkFailback:
         return tuple(created)
 
     def _otherwise(self, keeps: ReturningOffsets, sighting: UnmirroredRecords) -> dict[str, Any]:
-        """How topics go on if they cannot keep their offsets as they are, for a FailedBack."""
+        """Returns, as fields of FailedBack, how topics go on that cannot keep their offsets."""
         blocked = tuple(sorted(keeps.blocked))
         found: dict[str, Any] = {"keeps": keeps, "refilled": (), "translated": ()}
         if self.otherwise is Otherwise.REFILL:
@@ -304,8 +305,8 @@ class LinkFailback:
     def _refill(
         self, reverse: LinkSettings, cuts: Mapping[str, Cut], names: Collection[str]
     ) -> UnmirroredRecords:
-        """Deletes these topics on the old source, and creates them there again, empty: the reverse
-        link fills them with the same offsets. If a call is killed, the same call goes on. Raises
+        """Deletes these topics on the old source and creates them again, empty. The reverse link
+        fills them with the same offsets. If a call was killed, the same call continues it. Raises
         CausewayError."""
         ending, source = self.ending, self.ending.sides.source_admin
         alias = ending.link.source.alias
@@ -325,7 +326,7 @@ class LinkFailback:
         )
 
     def _save(self, parts: Sequence[Unmirrored]) -> str | None:
-        """Where it was saved, None where it was not."""
+        """Returns where the records were saved; None if they were not."""
         sides, link, keep = self.ending.sides, self.ending.link, self.keep
         committed = link.fetch.read_committed
         if parts and keep.path is not None:
@@ -349,7 +350,7 @@ class LinkFailback:
         *,
         translated: Collection[str] = (),
     ) -> None:
-        """Has `link` begin there, as `end` the other way says so."""
+        """Has `link` begin at `starts`. `end`: the end in the other direction."""
         wish = BeginDirective(
             who=self.wanted.author, why=self.wanted.reason, at=end.at, scope=self.ending.scope
         )
@@ -361,8 +362,8 @@ class LinkFailback:
             self.settings = replace(self.settings, links=links)
 
     def _lift_fences(self) -> tuple[str, ...]:
-        """Of a cutover: they would keep the way back from writing as well. Which topics these
-        are."""
+        """Lifts the fences of a cutover, because they would also keep the way back from writing.
+        Returns their topics."""
         ending, standing = self.ending, self.ending.standing
         found = {
             topic: fence
@@ -385,5 +386,5 @@ def _raise_first(errors: Collection[CausewayError | None]) -> None:
 
 
 def _targets(cuts: Mapping[str, Cut]) -> dict[TopicPartition, int]:
-    """Where the mirrors ended, by partition of the target."""
+    """Returns the offsets at which the mirrors ended, by partition of the target."""
     return {at: offset for c in cuts.values() for p in c.points for at, offset in p.targets}

@@ -1,9 +1,9 @@
-"""Fail over: a mirror ends now, with what has been mirrored so far. The source need not be there.
+"""Fails over: a mirror ends now, with the records mirrored so far, even if the source is gone.
 
-    known ─► shown ─┬─ without a yes: that is all
+    known ─► shown ─┬─ without --yes: ends here
                     └─► ended: no lane writes any more ─► cut ─► groups ─► read-only lifted ─► done
 
-Each step is read off the target: a call that was killed is gone on with by the next.
+Each step is read from the target. If a call was killed, the next call continues it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from causeway.operate.failover.ending import Ending, Say, refuse_mingled, wish
 from causeway.operate.failover.results import FailedOver, by_group
 from causeway.status import lag
 
-SOURCE_S: Final = 4.0  # so long the source is waited for, for an exact figure
-TARGET_S: Final = 5.0  # so long a target is waited for, if there are several links
+SOURCE_S: Final = 4.0  # the time to wait for the source, for an exact figure
+TARGET_S: Final = 5.0  # the time to wait for a target, if there are several links
 _NOT_YET: Final = "it could not be committed then; call it again with --yes to try it again"
 _NOTHING: Final = "nothing has been mirrored yet"
 
@@ -41,17 +41,17 @@ def failover(
     **asked: Unpack[Asked],
 ) -> tuple[FailedOver, ...]:
     """Ends the mirror of a link (all of the file without `link`) or topic now. Without `yes` it
-    only shows what is mirrored, what is missing, and from where groups will go on; with it, the
-    mirror ends, groups are committed and read-only mirrors are opened.
+    only shows what is mirrored, what is missing, and from where groups will go on. With `yes`, the
+    mirror ends, groups are committed, and read-only mirrors are opened.
 
-    All clusters are waited for at the same time, a few seconds, and the target of a single link for
-    ten. A leading driver has `wait_s` to act; if it does not, the lead is taken from it. A second
-    call goes on from the same place, and changes nothing once all is done. If there are several
-    links, a link is left (`left`) if its target does not answer or it has mirrored nothing, and the
-    others end. A link to a cluster that is gone has nothing to end; if it is not the way back, it
-    must be ended later (`late`). If a link fails, the others end all the same (`error`). If no link
-    ends, it raises NobodyLeadsError if a driver goes on mirroring in spite of the directive,
-    ConflictError for a concurrent request; else CausewayError.
+    It waits for all clusters at the same time, a few seconds, and for the target of a single link
+    ten seconds. A leading driver has `wait_s` to act; if it does not, the lead is taken from it. A
+    second call continues from the same place, and changes nothing once all is done. If there are
+    several links, a link is left out (`left`) if its target does not answer or if it has mirrored
+    nothing, and the others end. A link to a cluster that is gone has nothing to end; if it is not
+    the way back, it must be ended later (`late`). If a link fails (`error`), the others end
+    nevertheless. If no link ends, it raises NobodyLeadsError if a driver goes on mirroring in spite
+    of the directive, ConflictError for a concurrent request; else CausewayError.
     """
     wanted = Wanted(**asked)
     quick = replace(settings, links=tuple(_hurried(each) for each in settings.links))
@@ -100,15 +100,15 @@ def failover(
 def _asking(
     settings: Settings, wanted: Wanted, connect: Connect
 ) -> Iterator[Callable[[str], CausewayError | None]]:
-    """Asks all sources at the same time, beside the rest, whether they answer. Gives why the one
-    with an alias does not, and waits until that is known."""
+    """Asks all sources in the background whether they answer. The block gets a function: it waits
+    for the result, and returns why the source with an alias does not answer; None if it does."""
     sources = [each.source_admin for each in settings.links if wanted.link in (None, each.name)]
     pool = ThreadPoolExecutor(1)
     try:
         asking = pool.submit(silent_clusters_of, sources, connect, SOURCE_S)
         yield lambda alias: asking.result().get(alias)
     finally:
-        pool.shutdown(wait=False)  # it ends as the clusters are closed
+        pool.shutdown(wait=False)  # it ends when the clusters are closed
 
 
 def _of(link: LinkSettings, scope: Scope, *, changed: bool = False, **found: Any) -> FailedOver:
@@ -123,7 +123,7 @@ def _of(link: LinkSettings, scope: Scope, *, changed: bool = False, **found: Any
 
 
 def _hurried(link: LinkSettings) -> LinkSettings:
-    """With a source that is not waited for."""
+    """Returns `link` with short time-outs for the source."""
 
     def hurried(client: ClientSettings) -> ClientSettings:
         most_ms = round(SOURCE_S * 1000)
@@ -138,14 +138,14 @@ def _hurried(link: LinkSettings) -> LinkSettings:
 
 @dataclass(slots=True)
 class LinkFailover:
-    """The failover of one link. `silent`: why the source does not answer, None if it does; may wait
-    for the answer."""
+    """The failover of one link. `silent` returns why the source does not answer, None if it does;
+    it may wait for the answer."""
 
     ending: Ending
     silent: Callable[[], CausewayError | None] = lambda: None
 
     def look(self) -> FailedOver:
-        """What is known; changes nothing."""
+        """Returns the known facts. Changes nothing."""
         end = self.ending.end
         if end is not None and end.how in ENDED and end.done:
             return self._ended(end)
@@ -163,18 +163,18 @@ class LinkFailover:
                 cause = f"its mirror was {end.how} {end.by}, with nothing left to copy"
                 remedy = "`causeway promote` does what is left of that"
                 raise ConfigError("fail over", ending.subject, cause, remedy=remedy)
-        # Beside the rest: a source that is gone is no reason to wait.
+        # In the background: a source that is gone must not delay this.
         with ThreadPoolExecutor(1) as pool:
             asking = pool.submit(self._ask, dict(ending.contents.partitions))
             done = self._act(asked, wait_s)
             seen = asking.result()
         if seen.reason is None:
-            # It is there, and has gone on: what counts is what it has now that the mirror ended.
+            # The source answers and has gone on, so ask for its state after the mirror's end.
             seen = self._ask(ending.contents.partitions)
         return self._found(changed=True, **self._known(seen), **done)
 
     def _act(self, asked: EndDirective, wait_s: float) -> dict[str, Any]:
-        """What it has done, for a FailedOver."""
+        """Ends the mirror. Returns the results as fields of FailedOver."""
         ending = self.ending
         ending.begin(asked, wait_s)
         ending.finish(State.FAILED_OVER, ending.cuts(without=ending.known_cuts), done=False)
@@ -187,8 +187,8 @@ class LinkFailover:
         return {"groups": known.places, "failures": failures, "cuts": cuts, "lifted": lifted}
 
     def _again(self, end: EndDirective) -> FailedOver:
-        """It has ended: what is left are the groups that could not be committed then. No other is
-        looked at, as they may have been at work since, or been reset by a person."""
+        """Commits the groups that an ended failover could not commit. It looks at no other group:
+        since then, others may have been at work, or a person may have reset them."""
         before = self._left_by(end)
         if before is None:
             return self._ended(end)
@@ -197,7 +197,7 @@ class LinkFailover:
         failures = last_groups.commit(self.ending.target, known.plan)
         left = known.left(failures)
         if before.scope != self.ending.scope:
-            # Of the groups that `before` has left, those with something left to commit elsewhere.
+            # Of the groups that `before` has left: those that still need a commit elsewhere.
             everywhere = self._remembered(before.groups, before.scope)
             left |= everywhere.left(dict.fromkeys(everywhere.plan.commits, _NOT_YET))
         if left != set(before.groups):
@@ -213,8 +213,8 @@ class LinkFailover:
         return self._found(before=end, cuts=self.ending.known_cuts, **found)
 
     def _left_by(self, end: EndDirective) -> EndDirective | None:
-        """The failover that has left groups to be committed: that of the whole link where there is
-        one, which has seen to all of its topics; None where nothing is left."""
+        """Returns the failover that could not commit some groups; None if there is none. If the
+        whole link was failed over, that failover counts, because it handled all topics."""
         whole = self.ending.standing.get(EndDirective)
         for each in (whole, end):
             if each is not None and each.how is State.FAILED_OVER:
@@ -240,8 +240,8 @@ class LinkFailover:
         return missing.look(ending, progress, SOURCE_S, self.silent())
 
     def _known(self, seen: missing.SourceAnswer) -> dict[str, Any]:
-        """What it has shown, for a FailedOver. Heartbeats, of which one is always on its way, are
-        no loss."""
+        """Returns the answers of `seen` as fields of FailedOver. Heartbeats are no loss: one is
+        always on its way."""
         ending = self.ending
         answered_ms = lag.answered_at(ending.contents.tasks.values())
         topics = missing.topics_known(ending.progress().values(), seen, answered_ms)

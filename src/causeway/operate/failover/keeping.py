@@ -1,9 +1,9 @@
-"""Whether a failback can keep the offsets of topics whose mirror kept them.
+"""Decides whether a failback can keep the offsets of topics whose mirror kept them.
 
 old source  ……………………│ E                  its log ends at the cut: the reverse link goes on there
 old target  ……………………│ E ── new ──►
-old source  ……………………│ E ─ more ─│        an offset that is taken stays taken: stock Kafka
-                                          cannot cut the end of a log
+    old source  ……………………│ E ─ more ─│        an offset can be used only once: stock Kafka cannot
+                                              cut the end of a log
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Otherwise(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturningOffsets:
-    """`topics`: those whose offsets the mirror kept, and the reverse link preserves. `beyond`: by
-    how many offsets logs of the old source go beyond the start of the reverse link. `blocked`: the
+    """`topics`: the topics whose offsets the mirror kept and the reverse link preserves. `beyond`:
+    by how many offsets logs of the old source go beyond the start of the reverse link. `blocked`:
     topics that cannot keep their offsets for that reason, or because the old target has deleted the
     records that follow."""
 
@@ -41,7 +41,7 @@ class ReturningOffsets:
 def returning_offsets(
     reverse: LinkSettings, cuts: Mapping[str, Cut], sighting: UnmirroredRecords
 ) -> ReturningOffsets:
-    """`sighting`: of the old source now."""
+    """`sighting`: the present state of the old source."""
     kept = frozenset(
         name for name, cut in cuts.items() if cut.preserves and reverse.preserves(name)
     )
@@ -58,7 +58,7 @@ def returning_offsets(
 def offsets_held(
     cluster: Cluster, topics: Collection[str], places: Iterable[TopicPartition]
 ) -> int:
-    """How many offsets the logs of `topics` have, of these `places`. Raises CausewayError."""
+    """Returns how many offsets the logs of `topics` have in `places`. Raises CausewayError."""
     wanted = [at for at in places if at.topic in topics]
     starts, ends = (offsets_at(cluster, wanted, when) for when in (EARLIEST, LATEST))
     return sum(

@@ -1,7 +1,7 @@
 """Finds and commits the offsets of consumer groups on the target when a mirror ends.
 
-promote    the source tells where they stand: translated exactly, once nothing moves any more
-failover   it does not: their newest checkpoints tell, which the driver wrote every few seconds
+promote    by the source's commits, translated exactly once no record and no commit moves any more
+failover   by the newest checkpoints, which the driver wrote every few seconds
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from causeway.status import GroupStatus
 from causeway.translation import BeforeFailback, OffsetTranslator, UnreadRecords
 
 _PAUSE_S = 0.5
-_LOOK_S = 120.0  # the time of a failover's look for records that groups have not read
+_LOOK_S = 120.0  # for a failover's search for records that groups have not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace:
-    """Where a group goes on, in a partition of the target: at `offset`, by its newest checkpoint,
-    or at `there`, what it has committed on the target, if that lies further on. `behind`: records
-    from there to the end, which it reads, some of them maybe again. `reason`: why it gets no
-    commit, None if it does, or has it already."""
+    """The offset from which a group goes on, in a partition of the target: `offset`, by its newest
+    checkpoint, or `there`, its commit on the target, if that is further on. `behind`: the records
+    from there to the end; the group reads them, some perhaps again. `reason`: why it gets no
+    commit; None if it gets one, or has it already."""
 
     group: str
     partition: TopicPartition
@@ -58,8 +58,8 @@ class GroupPlace:
 def sync(
     ending: Ending, topics: Mapping[str, MirroredTopic], wait_s: float
 ) -> tuple[GroupStatus, ...]:
-    """Brings checkpoints, and commits on the target, to where the groups stand on the source now,
-    whether or not the file has the running mirror do so. Raises CausewayError."""
+    """Brings checkpoints, and commits on the target, up to the groups' present commits on the
+    source, even if the file does not have the running mirror do this. Raises CausewayError."""
     link, sides, contents = ending.link, ending.sides, ending.contents
     registry = Registry(link.name)
     registry.chosen = link.chosen
@@ -101,8 +101,8 @@ def _no_lane(sought: Sought) -> dict[int, int]:
 
 
 def ahead_of(ending: Ending, groups_there: Collection[GroupStatus]) -> dict[str, int]:
-    """The groups without members on the target that would skip records there, with the number of
-    records. Raises CausewayError."""
+    """Returns the groups without members on the target that would skip records there, with the
+    number of records. Raises CausewayError."""
     names = [each.group for each in groups_there if each.followed]
     if not names:
         return {}
@@ -115,14 +115,14 @@ def ahead_of(ending: Ending, groups_there: Collection[GroupStatus]) -> dict[str,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberedGroups:
-    """What the target knows of groups without the source. `plan`: what is to be committed."""
+    """The target's knowledge of groups without the source. `plan`: the commits to make."""
 
     places: tuple[GroupPlace, ...]
     plan: GroupCommits
 
     def left(self, failures: Mapping[str, str]) -> set[str]:
-        """The groups that are yet to be committed: those of `failures`, and those of which the
-        target did not tell where they stand."""
+        """Returns the groups that still have to be committed: those of `failures`, and those whose
+        commits on the target could not be read."""
         unread = {
             each.group
             for each in self.plan.left_out
@@ -137,15 +137,15 @@ def remembered(
     progress: Collection[PartitionProgress],
     only: Collection[str] | None = None,
 ) -> RememberedGroups:
-    """By the newest checkpoints, for the target partitions of `progress`; `only`: of these groups.
-    Raises CausewayError."""
+    """Returns the places by the newest checkpoints, for the target partitions of `progress`.
+    `only`: leaves out all other groups. Raises CausewayError."""
     mirrors = {outlet.at for each in progress for outlet in each.outlets}
     topic = TopicLog(target, link.policy.checkpoints_topic(link.source.alias))
     by_group: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
     for one in read_checkpoints(topic):
         if one.partition in mirrors and (only is None or one.group in only):
-            stand = TranslatedOffset(one.upstream, one.downstream, one.metadata)
-            by_group.setdefault(one.group, {})[one.partition] = stand
+            place = TranslatedOffset(one.upstream, one.downstream, one.metadata)
+            by_group.setdefault(one.group, {})[one.partition] = place
     there = target.committed_offsets_of(sorted(by_group))
     ends, starts = (
         {
@@ -170,15 +170,15 @@ def remembered(
     places = []
     for group, parts in sorted(by_group.items()):
         known = there[group]
-        for at, stand in sorted(parts.items()):
+        for at, place in sorted(parts.items()):
             committed = None if isinstance(known, CausewayError) else known.get(at)
             there_at = None if committed is None else committed.offset
-            goes_on = max(stand.downstream, starts.get(at, 0), -1 if there_at is None else there_at)
+            goes_on = max(place.downstream, starts.get(at, 0), -1 if there_at is None else there_at)
             places.append(
                 GroupPlace(
                     group=group,
                     partition=at,
-                    offset=stand.downstream,
+                    offset=place.downstream,
                     there=there_at,
                     behind=max(0, ends[at] - goes_on) if at in ends else None,
                     reason=why.get(group),
@@ -188,7 +188,8 @@ def remembered(
 
 
 def commit(target: Cluster, plan: GroupCommits) -> dict[str, str]:
-    """What could not be committed, and why, by group. Raises CausewayError."""
+    """Makes the commits of `plan`. Returns the reason of each group that could not be committed.
+    Raises CausewayError."""
     wanted: Mapping[str, Mapping[TopicPartition, Committed]] = plan.commits
     failed = {}
     for group, answer in target.commit_offsets(wanted).items():

@@ -1,12 +1,12 @@
 """Finds the records that the target lacks if a mirror ends now.
 
-partition   has begun                         has not
-source ends: it has said so just now          all that it holds
-             its driver saw it, a while ago   unknown: never counted as nothing
+partition   has begun                               has not begun
+source ends: the source has said so just now        all records that it has
+             its driver saw them, a while ago       unknown: never counted as none
 
-The age of the first missing record goes by its timestamp. The source gives it now, or the driver
-has noted it. If nothing was missing when the driver last saw the source, all missing records came
-later.
+The age of the first missing record follows from its timestamp. The source gives it now, or the
+driver has noted it. If nothing was missing when the driver last saw the source, all missing records
+came later.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from causeway.status import lag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLoss:
-    """Of one topic. `unbegun`: how many of its `partitions` have no mirror yet. `newest_ms`: the
-    timestamp of the newest record that is surely mirrored (ms since 1970, -1 unknown), of the
-    partition that is furthest behind, where any lags; `missing`: records of the source that are
-    not, None if unknown; `exact`: the source itself says so, now. Otherwise its driver said so,
-    when it last saw it: what the source took in after that is missing too. `first_ms`: no record
-    that is missing is older (ms since 1970, -1 unknown); None if nothing is missing."""
+    """The loss of one topic. `unbegun`: how many of its `partitions` have no mirror yet.
+    `newest_ms`: the timestamp of the newest record that is surely mirrored (ms since 1970, -1 if
+    unknown); if partitions lag, that of the partition that is furthest behind. `missing`: the
+    number of the source's records that are not mirrored, None if unknown. `exact`: the source says
+    so now. Otherwise its driver said so when it last saw the source, and all later records are
+    missing too. `first_ms`: no missing record is older (ms since 1970, -1 if unknown); None if
+    nothing is missing."""
 
     topic: str
     target: str
@@ -46,8 +47,8 @@ class TopicLoss:
 
 
 class Unbegun(NamedTuple):
-    """A partition without a mirror. `target`: the topic that it would go to; `records`: what it
-    holds, None if unknown."""
+    """A partition without a mirror. `target`: the topic that its records would go to. `records`:
+    the number of its records, None if unknown."""
 
     target: str
     records: int | None
@@ -55,8 +56,9 @@ class Unbegun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceAnswer:
-    """`ends`: of the partitions for which the source answered; `firsts`: the timestamps (ms) of the
-    first missing records there, as far as known; `reason`: why the source does not answer."""
+    """`ends`: the ends of the partitions for which the source answered. `firsts`: the timestamps
+    (ms) of the first missing records in them, if known. `reason`: why the source does not
+    answer."""
 
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     firsts: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -70,9 +72,9 @@ def look(
     patience_s: float,
     silent: CausewayError | None = None,
 ) -> SourceAnswer:
-    """Asks the source, for so long at the most, else the target. `progress`: all entries of the
-    progress topic, also of mirrors that have not begun. `silent`: why the source does not answer,
-    if that is known. Raises CausewayError if the target cannot be asked."""
+    """Asks the source, for at most `patience_s`; otherwise the target. `progress`: all entries of
+    the progress topic, also of mirrors that have not begun. `silent`: why the source does not
+    answer, if that is known. Raises CausewayError if the target does not answer."""
     link, scope, source = ending.link, ending.scope, ending.sides.source_admin
     try:
         if silent is not None:
@@ -80,7 +82,7 @@ def look(
         source.bootstrap_check(patience_s)
         # The offset of the first missing record of each partition.
         first = {at: each.mirrored_to for at, each in progress.items() if has_begun(each)}
-        others = {  # that the source has, and the link would mirror
+        others = {  # partitions that the source has and the link would mirror
             at: name
             for topic, metadata in sorted(topics.visible_topics(source, link).items())
             if scope.covers(Scope(topic))
@@ -112,8 +114,9 @@ def _known(
 def _of_target(
     ending: Ending, progress: Mapping[TopicPartition, PartitionProgress]
 ) -> dict[TopicPartition, Unbegun]:
-    """Topics that only the target shows: its driver has made the mirror, or has given a reason why
-    the mirror had not begun. No other topic of the source can be known."""
+    """Returns the partitions without a mirror that the target shows: its driver has created the
+    target topic, or has noted why the mirror has not begun. Other topics of the source are
+    unknown."""
     link, scope = ending.link, ending.scope
     found: dict[TopicPartition, Unbegun] = {}
     known = {topic for topic, _ in progress}
@@ -121,13 +124,13 @@ def _of_target(
     own.add(link.offset_syncs_topic)
     for mirror, metadata in sorted(ending.target.metadata(None).topics.items()):
         if mirror in own or link.policy.is_internal_topic(mirror):
-            continue  # some have names like those of mirrors
+            continue  # some internal topics have names like those of mirrors
         topic = _source_of(link, mirror, known)
         if topic is None or not scope.covers(Scope(topic)):
             continue
         parts = [each for at, each in progress.items() if at.topic == topic and each.outlets]
         if any([one.partition for one in each.outlets] != [each.partition] for each in parts):
-            continue  # keys, or a transform, decide: numbers of partitions tell nothing
+            continue  # keys, or a transform, decide: numbers of partitions prove nothing
         for number in sorted(metadata.partitions):
             at = TopicPartition(topic, number)
             if at not in progress:
@@ -140,8 +143,8 @@ def _of_target(
 
 
 def _source_of(link: LinkSettings, mirror: str, known: set[str]) -> str | None:
-    """Which topic is mirrored to `mirror`, or would be; by names alone only where these tell that
-    it is a mirror."""
+    """Returns the topic that is mirrored to `mirror`, or would be. None if the name alone does not
+    show that `mirror` is a mirror."""
     policy = link.policy
     topic = policy.upstream_topic(mirror)
     if topic is None or policy.topic_source(mirror) != link.source.alias:
@@ -154,8 +157,9 @@ def _source_of(link: LinkSettings, mirror: str, known: set[str]) -> str | None:
 def topics_known(
     progress: Iterable[PartitionProgress], seen: SourceAnswer, answered_ms: int = -1
 ) -> tuple[TopicLoss, ...]:
-    """The facts about each topic. `progress`: of mirrors that have begun by now, some since they
-    were `seen`; `answered_ms`: when the source last answered its driver, -1 if unknown."""
+    """Returns the facts about each topic. `progress`: the mirrors that have begun by now; some may
+    have begun since `seen`. `answered_ms`: when the source last answered its driver, -1 if
+    unknown."""
     parts = {each.source: each for each in progress}
     others = {at: each for at, each in seen.unbegun.items() if at not in parts}
     found = []
@@ -171,7 +175,7 @@ def topics_known(
         ]
         begun = next((parts[at].outlets[0].topic for at in places if at in parts), None)
         missing = [each.missing for each in facts]
-        # Where anything is missing, one partition's newest record says nothing of another's.
+        # If records are missing, a partition's newest record says nothing about other partitions.
         late = [each.newest_ms for each in facts if each.missing != 0]
         stamps = [each.first_ms for each in facts if each.first_ms is not None]
         found.append(
@@ -190,7 +194,7 @@ def topics_known(
 
 
 class _Facts(NamedTuple):
-    """Of one partition: as those of its topic, see TopicLoss."""
+    """The loss of one partition, see TopicLoss."""
 
     missing: int | None
     newest_ms: int

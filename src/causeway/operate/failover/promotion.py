@@ -1,10 +1,10 @@
 """Promotes mirrors: a mirror ends when nothing is left to copy, and its topics become writable.
 
-    nothing lags ─► held ─► nothing has come since ─► groups ─► cut ─► read-only lifted ─► done
-                            else: held no more, and refused
+    nothing lags ─► held ─► no new record since ─► groups ─► cut ─► read-only lifted ─► done
+                            else: released, and refused
 
-Each step is read off the clusters: the next call goes on with one that was killed. If there is no
-next call, the leading driver releases the mirror: see Ending.holding.
+Each step is read from the clusters. If a call was killed, the next call continues it. If there is
+no next call, the leading driver releases the mirror: see Ending.holding.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from causeway.operate.failover.results import LaggingPartition, Promoted
 
 _POLL_S = 0.25
 _SHOWN: Final = 5  # partitions named in a refusal
-_GROUPS_S: Final = 60.0  # so long exact places of groups are looked for
+_GROUPS_S: Final = 60.0  # for the search for exact places of groups
 _NOTHING: Final = "it mirrors no topics"
 _WHY_NOTHING: Final = "`causeway plan` shows its topics, `causeway explain TOPIC` a reason"
 
@@ -42,16 +42,16 @@ def promote(
     **asked: Unpack[Asked],
 ) -> tuple[Promoted, ...]:
     """Ends the mirror of a link (all of the file without `link`) or topic, once it is proven that
-    everything is copied: the source's ends do not move any more, and lie where the mirror is. The
-    last places of consumer groups are brought over exactly, and mirrors that were made read-only
-    are opened. `guard`: see `Ending.begin`.
+    everything is copied: the source's ends do not move any more, and the mirror has reached them.
+    The last commits of consumer groups are translated exactly, and read-only mirrors are opened.
+    `guard`: see `Ending.begin`.
 
-    Waits up to `wait_s` for what lags, and as long for the leading driver, and raises
-    PartitionsFailedError naming what lags, with the mirror going on as before, and the links that
-    were promoted before it. Called again it goes on where it was, and changes nothing once it is
-    done. Of several links, one that mirrors nothing is left (`left`). Raises ConfigError for
-    unknown names, and if no link that is meant mirrors anything; ConflictError for a concurrent
-    request; CausewayError.
+    Waits up to `wait_s` for partitions that lag, and for the leading driver. If some still lag, it
+    raises PartitionsFailedError with their names and with the links that were promoted before; the
+    mirror goes on. A second call continues from the same place, and changes nothing once all is
+    done. Of several links, one that mirrors nothing is left out (`left`). Raises ConfigError for
+    unknown names, and if no chosen link mirrors anything; ConflictError for a concurrent request;
+    CausewayError.
     """
     wanted = Wanted(**asked)
     with clusters() as connect:
@@ -94,7 +94,7 @@ class LinkPromotion:
         found: dict[str, Any] = {}
         if end is None or end.how is State.PROMOTING:
             if end is not None and not self.dry_run:
-                # A call that was killed left it held: held, it would lag for ever.
+                # A killed call left the mirror held. While it is held, it can never catch up.
                 ending.read_on()
                 if self._lagging(self._mirrored()):
                     ending.let_go(wait_s)
@@ -119,8 +119,8 @@ class LinkPromotion:
 
     @cached_property
     def mirrors_nothing(self) -> bool:
-        """Whether no topic of the scope is mirrored, nor has been. Heartbeats do not count: they
-        are written by mirrors themselves."""
+        """Whether no topic of the scope is mirrored or has been. Heartbeats do not count: mirrors
+        themselves write them."""
         ending = self.ending
         if ending.end is not None:
             return False
@@ -139,9 +139,9 @@ class LinkPromotion:
         )
 
     def _prove(self) -> dict[str, Any]:
-        """That nothing has come since the mirror is held. Then the groups, which may take a minute,
-        and that once more. Returns what it has found of groups, for a Promoted. Raises
-        PartitionsFailedError if something has come."""
+        """Proves that no record has come since the mirror is held. Then brings the groups up to
+        date, which may take a minute, and proves it again. Returns the results about groups as
+        fields of Promoted. Raises PartitionsFailedError if a record has come."""
         ending = self.ending
         mirrored = self._mirrored()
         ending.read_on()
@@ -171,14 +171,14 @@ class LinkPromotion:
             time.sleep(_POLL_S)
 
     def _mirrored(self) -> dict[str, MirroredTopic]:
-        """The topics of the scope that are to end now, by source name."""
+        """Returns the topics of the scope that end now, by source name."""
         has_ended = self.ending.standing.has_ended
         found = self.ending.mirrored()
         return {name: topic for name, topic in found.items() if not has_ended(Scope(name))}
 
     def _lagging(self, mirrored: Mapping[str, MirroredTopic]) -> tuple[LaggingPartition, ...]:
         ending, topics = self.ending, mirrored.values()
-        # All records, also those that an open transaction, or a slow follower, hides from readers.
+        # All records, including those that an open transaction or a slow follower hides.
         ends = ending.sides.source_admin.log_ends(_partitions_of(topics))
         return lagging_partitions(ending.link, topics, ends, ending.contents.partitions)
 
@@ -193,8 +193,8 @@ def lagging_partitions(
     ends: Mapping[TopicPartition, int | CausewayError],
     partitions: Mapping[TopicPartition, PartitionProgress],
 ) -> tuple[LaggingPartition, ...]:
-    """The partitions with records left to copy. `ends`: of the source; `partitions`: their
-    progress."""
+    """Returns the partitions with records left to copy. `ends`: the ends of the source.
+    `partitions`: their progress."""
     by_file = topic_changes.why_paused(link) if link.records_paused else None
     found = []
     for at in _partitions_of(mirrored):

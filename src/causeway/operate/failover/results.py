@@ -21,8 +21,8 @@ from causeway.status import GroupStatus, picked
 
 
 class LaggingPartition(NamedTuple):
-    """A partition with something left to copy. `paused`: by whom, so that it lags until that is
-    taken back."""
+    """A partition with records left to copy. `paused`: by whom; it lags until the pause is taken
+    back."""
 
     at: TopicPartition
     why: str
@@ -34,9 +34,9 @@ class LaggingPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkResult:
-    """Of one link. `changed`: false where nothing was done: it was only looked, or it had ended
-    already, and `before` says how, by whom and since when. `left`: why the link is left as it is,
-    None where it is not. `lifted`: read-only rules that were (or would be) taken away."""
+    """The result for one link. `changed`: False if nothing was done: this call only looked, or the
+    mirror had ended before, and `before` says how, by whom and when. `left`: why the link was left
+    out; None if it was not. `lifted`: read-only rules that were (or would be) removed."""
 
     link: str
     target: str
@@ -54,8 +54,8 @@ class LinkResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promoted(LinkResult):
-    """`lagging`: of a dry run. `ahead`: groups that are further on the target than on the source,
-    and how many records each would skip at least."""
+    """`lagging`: only in a dry run. `ahead`: groups that are further on the target than on the
+    source, and how many records each would skip at least."""
 
     source: str
     dry_run: bool
@@ -65,16 +65,16 @@ class Promoted(LinkResult):
 
     @property
     def pending(self) -> bool:
-        """Whether a call that is no dry run would change something."""
+        """Whether the same call without `dry_run` would change something."""
         return self.dry_run and self.before is None and self.left is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedOver(LinkResult):
-    """If it had ended before, `groups` are those that were yet to be committed. `late`: what is
-    left has to be done once its target answers; `error`: it was begun, or tried, and is not done.
-    `seen_ms`: when a driver last led the link; `source`: why the source did not answer, None where
-    it did."""
+    """If it had ended before, `groups` are the groups that were still to be committed. `late`: the
+    rest has to be done once its target answers. `error`: it was begun or tried, and is not done.
+    `seen_ms`: when a driver last led the link. `source`: why the source did not answer; None if it
+    did."""
 
     at_ms: int
     late: bool = False
@@ -106,23 +106,23 @@ class FailedOver(LinkResult):
         if topic.first_ms is None:
             return 0
         age = age_ms(topic.first_ms, self.at_ms)
-        # By a clock that is ahead of ours it would be none, as if nothing were missing.
+        # If the record's clock is ahead of ours, the age would be 0, as if nothing were missing.
         return None if age is None else max(1, age)
 
 
 class FailbackStep(StrEnum):
     """How far it has come."""
 
-    GOES_ON = "mirrors again"  # there is nothing left to do
-    UNDECIDED = "undecided"  # what is to become of records that were never mirrored?
-    NO_WAY_BACK = "no way back"  # the file has no link the other way
-    BACK = "mirrors back"  # the link the other way; the rest when producers have stopped
+    GOES_ON = "mirrors again"  # nothing is left to do
+    UNDECIDED = "undecided"  # a person must decide about records that were never mirrored
+    NO_WAY_BACK = "no way back"  # the file has no reverse link
+    BACK = "mirrors back"  # the reverse link; the rest follows when producers have stopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """What is to become of records that were never mirrored: saved, left where they are (`drop`),
-    or that is not said."""
+    """The decision about records that were never mirrored: they are saved, or stay where they are
+    (`drop`). False if there is no decision."""
 
     path: Path | None = None
     topic: str | None = None
@@ -134,17 +134,17 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedBack:
-    """Of one link. `reverse`: the link the other way, None where none is needed. `unmirrored`: what
-    only the old source has, as long as that can be told; `saved`: where it was saved; `gone`: so
-    many offsets the old target has deleted since the cut: they never come back. `late`: what
-    others have written there since, and no decision about it is known. `unfenced`: topics of
-    the old source whose fence, of a cutover, was (or would be) lifted; `created`: topics that were
-    (or would be) created there. `lag`: of the reverse link, None while it has not begun.
-    `keeps`: see ReturningOffsets, of the reverse link; `again`: so many offsets it copies again if
-    the blocked topics are filled again; `refilled`: topics that were (or would be) deleted on the
-    old source for that; `translated`: topics that do not keep their offsets from now on.
-    `promoted`: of the reverse link, when it ended. `begun`: the reverse link was told to begin at
-    the cut. `pending`: a call that is no dry run would change something."""
+    """The result for one link. `reverse`: the reverse link, None if none is needed. `unmirrored`:
+    the records that only the old source has, as long as that can be known. `saved`: where they were
+    saved. `gone`: how many offsets the old target has deleted since the cut; they never come back.
+    `late`: records that others have written to the old source since then, without a known decision.
+    `unfenced`: topics of the old source whose fence, of a cutover, was (or would be) lifted.
+    `created`: topics that were (or would be) created there. `lag`: of the reverse link, None until
+    it has begun. `keeps`: see ReturningOffsets, of the reverse link. `again`: how many offsets it
+    copies again if the blocked topics are filled again. `refilled`: topics that were (or would be)
+    deleted on the old source for that. `translated`: topics that do not keep their offsets from now
+    on. `promoted`: the end of the reverse link. `begun`: the reverse link has the directive to
+    begin at the cut. `pending`: the same call without `dry_run` would change something."""
 
     link: str
     reverse: str | None
@@ -171,7 +171,7 @@ class FailedBack:
 
 
 def by_group(places: Collection[GroupPlace]) -> dict[str, list[GroupPlace]]:
-    """In the order of their names."""
+    """Returns the places by group, in the order of the groups' names."""
     found: defaultdict[str, list[GroupPlace]] = defaultdict(list)
     for each in places:
         found[each.group].append(each)
@@ -182,7 +182,7 @@ def by_group(places: Collection[GroupPlace]) -> dict[str, list[GroupPlace]]:
 
 
 def _result_json(each: LinkResult, state: State, *, has_ended: bool, **more: Any) -> dict[str, Any]:
-    """`state`: how it has ended by this call, if it `has_ended`."""
+    """`state`: how the mirror ends by this call, if it `has_ended`."""
     how = state if each.before is None else each.before.how
     return picked(
         each,

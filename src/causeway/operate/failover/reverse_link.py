@@ -33,7 +33,7 @@ def refusal(subject: str, cause: str, remedy: str) -> ConfigError:
 
 
 def is_begun(standing: LinkDirectives, end: EndDirective, cuts: Mapping[str, Cut]) -> bool:
-    """Whether it was told to begin where `end`, of the link, was."""
+    """Whether the reverse link has the directive to begin at `end`, the end of the link."""
     return all(
         (found := standing.get(BeginDirective, Scope(cut.target))) is not None
         and found.at == end.at
@@ -42,10 +42,10 @@ def is_begun(standing: LinkDirectives, end: EndDirective, cuts: Mapping[str, Cut
 
 
 def check(link: LinkSettings, reverse: LinkSettings, cuts: Mapping[str, Cut]) -> None:
-    """That it brings back all topics under their names: of one that it left out, the link would go
-    on beside what the other side has written since. That each topic was mirrored to the one of its
-    name alone: a topic elsewhere, to which a transform led records, may be fed by several, so it
-    has no one place to go back to. Raises ConfigError."""
+    """Checks that the reverse link brings back all topics under their names: otherwise the link
+    would go on without the records that the other side has written since. Checks that each topic
+    was mirrored only to the topic of its name: several topics may feed a topic to which a transform
+    led records, so its records have no single place to go back to. Raises ConfigError."""
     for name, cut in sorted(cuts.items()):
         decision = reverse.as_begun(name)
         if decision.target_name != name:
@@ -60,48 +60,48 @@ def check(link: LinkSettings, reverse: LinkSettings, cuts: Mapping[str, Cut]) ->
             raise refusal(
                 f"{name} of {link.name}",
                 f"a transform routed its records to {min(led)}, and no link can bring these back",
-                "mirror what you want back by a link of its own, with --from; the other "
-                "topics go back one by one, with --topic, where only topics have ended",
+                "mirror the records that you want by a link of their own, with --from; the other "
+                "topics go back one by one, with --topic, if only topics have ended",
             )
 
 
 def check_keep(link: LinkSettings, topics: Collection[str], keeper: str) -> None:
-    """That records of `topics` may be written to `keeper`, on the target, as they are. Raises
-    ConfigError where that comes back, or where the link changes them on the way, or leaves some
-    out: these must not appear there."""
+    """Checks that records of `topics` may be written to `keeper`, on the target, as they are.
+    Raises ConfigError if `keeper` itself is mirrored back, or if the link changes or leaves out
+    some of the records: these must not appear there."""
     if keeper in topics:
         raise refusal(
             f"--save-topic {keeper}",
             f"it is mirrored back to {link.source.alias}, which would have these records twice",
-            "say another topic",
+            "give another topic",
         )
     changed = sorted(name for name in topics if link.transform_of(name) or link.treatments_of(name))
     if changed:
         raise refusal(
             f"--save-topic for {changed[0]} of {link.name}",
-            f"{link.target.alias} would get records as they are, and the link changes them on the "
-            "way, or leaves some out",
+            f"{link.target.alias} would get the records unchanged, and the link changes them on "
+            "the way, or leaves some out",
             "--save PATH keeps them here",
         )
 
 
 def check_end(link: LinkSettings, reverse: LinkSettings, end: EndDirective | None) -> None:
-    """`end`: of `reverse`, which had begun. Raises ConfigError where that ended with records that
-    it had not brought back."""
+    """Raises ConfigError if `end`, of `reverse`, left records that `reverse` had not brought
+    back."""
     if end is not None and end.how is State.FAILED_OVER:
         raise refusal(
             link.name,
-            f"the way back, {reverse.name}, was failed over {end.by}: what it had not brought back "
-            f"by then is on {reverse.source.alias} only",
-            f'`causeway failback --link "{reverse.name}"` tells what that is',
+            f"the way back, {reverse.name}, was failed over {end.by}: the records that it had not "
+            f"brought back by then are only on {reverse.source.alias}",
+            f'`causeway failback --link "{reverse.name}"` shows these records',
         )
 
 
 def check_whole(
     link: LinkSettings, reverse: LinkSettings, standing: LinkDirectives, scope: Scope
 ) -> None:
-    """`standing`: of `reverse`. Raises ConfigError if one of its topics is to begin and the whole
-    link has ended, as it has since the link was turned round: no part goes on."""
+    """Raises ConfigError if a topic of `reverse` must begin although `reverse` has ended as a
+    whole: no part of such a link goes on. `standing`: the directives of `reverse`."""
     end = None if scope.wider is None else standing.end_of(scope.wider)
     if end is not None:
         raise refusal(
@@ -114,7 +114,7 @@ def check_whole(
 
 
 def lines_for(link: LinkSettings, topics: Collection[str]) -> tuple[str, ...]:
-    """The lines that a file lacks for a reverse link."""
+    """Returns the lines that a file lacks for a reverse link."""
     name = f"{link.target.alias}->{link.source.alias}"
     kept = sorted(topic for topic in topics if link.preserves(topic))
     keep = (f"{name}.causeway.offsets.preserve.topics = {', '.join(kept)}",) if kept else ()
@@ -139,10 +139,11 @@ def begin(
     ids: Mapping[str, str],
     translated: Collection[str] = (),
 ) -> None:
-    """Has `link` begin at `starts`, whatever ended it before. `wish`: a begin of the scope, with
-    the end the other way in its `at`; `looked`: see Directive, by partition of the target; `ids` of
-    the topics of its source; `translated`: topics that do not keep their offsets. Raises
-    ConflictError, also if a concurrent request started the link; CausewayError."""
+    """Has `link` begin at `starts`, even if it has ended. `wish`: a begin directive for the scope,
+    whose `at` is that of the end in the other direction. `looked`: see Directive, by partition of
+    the target. `ids`: the ids of the topics of its source. `translated`: topics that do not keep
+    their offsets. Raises ConflictError, also if a concurrent request started the link;
+    CausewayError."""
     starts_of, looked_at = _by_topic(starts), _by_topic(looked)
 
     def decide(standing: LinkDirectives) -> DirectivePlan:
@@ -150,11 +151,11 @@ def begin(
         for topic, places in sorted(starts_of.items()):
             known = standing.get(BeginDirective, Scope(topic))
             if known is not None and known.at == wish.at:
-                # What it has written by now is not what we have looked at.
+                # It may have written records since we looked at the logs.
                 cause = f"{known.who} had it begin meanwhile"
-                remedy = "nothing was changed; call this again: it goes on"
+                remedy = "nothing was changed; call this again: it continues"
                 raise ConflictError("begin", topic, cause, remedy=remedy)
-            # A way back keeps names, so they are those of the other side as well.
+            # The way back keeps names, so these are also the names on the other side.
             each = wish.replace(
                 scope=Scope(topic),
                 starts=places,
@@ -172,15 +173,15 @@ def begin(
 
 
 class Looked(NamedTuple):
-    """Up to which offset of what it writes to was looked through before a link began, and later;
-    -1 where nothing was found later."""
+    """The offsets up to which a partition was looked at: `first` before the link began, `kept`
+    later; -1 if no records of others were found later."""
 
     first: int
     kept: int
 
 
 def looked_of(standing: LinkDirectives, end: EndDirective) -> dict[TopicPartition, Looked]:
-    """Of the link that was told to begin at `end`."""
+    """Returns the offsets for the link that began at `end`."""
     return {
         TopicPartition(str(each.scope.topic), number): Looked(offset, each.kept.get(number, -1))
         for each in standing.all(BeginDirective)
@@ -190,7 +191,8 @@ def looked_of(standing: LinkDirectives, end: EndDirective) -> dict[TopicPartitio
 
 
 def note_kept(back: Ending, end: EndDirective, kept: Places) -> None:
-    """That what others wrote was seen to, up to there. Raises as `begin`."""
+    """Notes that the records of others are decided on, up to the offsets `kept`. Raises like
+    `begin`."""
 
     def decide(standing: LinkDirectives) -> DirectivePlan:
         changes: list[DirectiveChange] = []
@@ -207,8 +209,9 @@ def note_kept(back: Ending, end: EndDirective, kept: Places) -> None:
 def await_begun(
     back: Ending, end: EndDirective, wanted: set[TopicPartition], wait_s: float
 ) -> int | None:
-    """Until the link of `back`, told to begin at `end`, has begun with `wanted` partitions of its
-    source, or so long; how far it lags then."""
+    """Waits until the link of `back`, which has to begin at `end`, has begun with the `wanted`
+    partitions of its source, or until `wait_s` is over. Returns its lag in records; None if it has
+    not begun."""
     deadline = time.monotonic() + wait_s
     while True:
         begun = {

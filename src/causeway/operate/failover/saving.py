@@ -18,25 +18,26 @@ from causeway.operate.failover.unmirrored import Unmirrored
 from causeway.records import Batch, PlainRecord, build, header, records_of
 
 _REPLICAS: Final = 3
-# Records have the times of long ago: by the broker's own retention they would be gone soon.
+# Records have their old times: with the broker's own retention they would be deleted soon.
 _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _TOGETHER_BYTES: Final = 500_000
 _PLACE: Final = ("causeway.topic", "causeway.partition", "causeway.offset")  # headers
 
 
 def save(source: Cluster, what: Sequence[Unmirrored], path: Path, *, read_committed: bool) -> None:
-    """A line of JSON a record, keys and values in base64. The file is there only once it is whole,
-    for its owner alone; one that holds these very records already, as a call that was killed after
-    it left it, is taken for saved. Raises ConfigError where something else is there."""
+    """Writes one line of JSON for each record, with keys and values in base64. The file appears
+    only once it is complete, and only its owner may read it. If `path` has exactly these records,
+    because a call was killed after it wrote them, nothing is done. Raises ConfigError if `path` has
+    other content."""
     lines = _lines(source, what, read_committed)
     try:
         if path.exists():
             with path.open("rb") as there:
                 for number, (one, other) in enumerate(zip_longest(there, lines), 1):
                     if one != other:
-                        cause = f"it is there already, and is kept: from line {number} on it does "
-                        cause += "not hold what is to be saved now"
-                        remedy = "say another path"
+                        cause = f"the file exists and is kept: from line {number} on it differs "
+                        cause += "from the records to save now"
+                        remedy = "give another path"
                         raise ConfigError("save records", str(path), cause, remedy=remedy)
             return
         part = path.with_name(f"{path.name}.part")
@@ -71,9 +72,9 @@ def save_to_topic(
     *,
     read_committed: bool,
 ) -> None:
-    """Appends them to `topic` of the target, which is made where it is missing, to keep them for
-    good, each with its place in headers. Those that it has by these, from a call that was killed,
-    are not written again. Raises CausewayError."""
+    """Appends the records to `topic` of the target, each with its place in headers. Creates the
+    topic if it is missing; it keeps records for ever. Records that the topic has already, by these
+    headers, from a call that was killed, are not written again. Raises CausewayError."""
     TopicLog(target, topic).ensure(_REPLICAS, configs=_KEPT)
     there = _saved(target, topic)
     waiting: list[PlainRecord] = []
@@ -102,7 +103,7 @@ def save_to_topic(
 
 
 def _saved(target: Cluster, topic: str) -> set[tuple[bytes, ...]]:
-    """The places of those that are there."""
+    """Returns the places of the records that the topic has already."""
     found = set()
     for batch in TopicLog(target, topic).batches():
         for record in records_of(batch):

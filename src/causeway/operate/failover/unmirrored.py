@@ -1,11 +1,11 @@
 """Finds records that only the old source has: not mirrored before the end, or written after it.
 
-The second kind is written by others while the reverse link writes to the old source:
+Others write records of the second kind while the reverse link writes to the old source:
 
-    old source  … E ──[ours]──[theirs]──[ours]──[ours]── T …     E: it was read up to here
+    old source  … E ──[ours]──[theirs]──[ours]──[ours]── T …     E: the mirror has read up to here
                   n offsets; the sequences show how many of them the reverse link wrote
 
-From T on, where the reverse link ended, the link itself mirrors again.
+From T on, the end of the reverse link, the link itself mirrors again.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from causeway.records import CONTROL, HEADER, SEQUENCE_SPACE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmirrored:
-    """Of one partition of the old source: `records` from offset `first` on, before `end`. `surely`
-    false: some of them may be on the target all the same, as nothing tells where the mirror
-    ended. `ours`: stretches in between, each from an offset to before another, that a mirror
-    wrote: none of these. `deleted`: so many offsets before `first` were not mirrored either, and by
-    now the old source has deleted them, by its retention: these are lost."""
+    """The unmirrored records of one partition of the old source: `records` from offset `first` on,
+    before `end`. `surely`: False if some of them may be on the target nevertheless, because it is
+    not known where the mirror ended. `ours`: stretches in between that a mirror wrote (from an
+    offset on, before another); they are not unmirrored. `deleted`: this many offsets before `first`
+    were not mirrored either, and the old source has deleted them by its retention: they are
+    lost."""
 
     at: TopicPartition
     first: int
@@ -54,7 +55,7 @@ class Unmirrored:
     deleted: int = 0
 
     def has(self, offset: int) -> bool:
-        """Whether what lies there is one of these."""
+        """Whether a record at this offset is unmirrored."""
         if not self.first <= offset < self.end:
             return False
         place = bisect_right(self.ours, offset, key=lambda stretch: stretch[0]) - 1
@@ -63,11 +64,12 @@ class Unmirrored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmirroredRecords:
-    """`unmirrored`: of the partitions that have such records. `starts`: where a mirror the other
-    way begins, by partition of the old target; `gone`: so many offsets from there on the old target
-    has deleted by now, as its retention says; `lost`: those of the old source that end before what
-    was mirrored of them, so that it begins earlier there; `ends`: up to where each partition of the
-    old source was looked at; `ids`: of the topics of the old target."""
+    """`unmirrored`: the partitions that have such records. `starts`: the offsets at which a mirror
+    in the other direction begins, by partition of the old target. `gone`: how many offsets from
+    there on the old target has deleted by its retention. `lost`: partitions of the old source that
+    end before the end of their mirrored records; the other direction begins earlier for them.
+    `ends`: how far each partition of the old source was looked at. `ids`: the ids of the topics of
+    the old target."""
 
     unmirrored: tuple[Unmirrored, ...]
     starts: Mapping[TopicPartition, int]
@@ -84,11 +86,11 @@ def find_unmirrored(
     cuts: Mapping[str, Cut],
     progress: Mapping[TopicPartition, PartitionProgress],
 ) -> UnmirroredRecords:
-    """`topics`: those that the ended link would mirror; of these, the ones with `cuts` are looked
-    at. What has none was not mirrored at all, and is when the link goes on. A topic that
-    was recreated on either side holds nothing of the mirror there. Raises CausewayError;
-    ConfigError where the old source lacks a topic, or has lost records and it can't be told
-    which; PartitionsFailedError where a transaction is open there."""
+    """Finds the records that the ended link has not mirrored. `topics`: the topics that it would
+    mirror; only those with `cuts` are looked at. A topic without a cut was not mirrored at all, and
+    will be when the link goes on. If a topic was recreated on one side, it has nothing of the
+    mirror there. Raises CausewayError; ConfigError if the old source lacks a topic, or has lost
+    records and it is unknown which; PartitionsFailedError if a transaction is open there."""
     topics = {name: topic for name, topic in topics.items() if name in cuts}
     if missing := sorted(cuts.keys() - topics.keys()):
         raise ConfigError(
@@ -105,7 +107,7 @@ def find_unmirrored(
     stable = offsets_at(sides.source, places, LATEST, read_committed=link.fetch.read_committed)
     recovered = _recovered(link, sides, topics, cuts, progress)
     unmirrored, lost = [], []
-    # A partition that had not begun holds nothing of the mirror.
+    # A partition that had not begun has nothing of the mirror.
     starts = {
         TopicPartition(t.target, n): 0 for t in topics.values() for n in range(t.target_partitions)
     }
@@ -152,14 +154,14 @@ def find_unmirrored(
 
 
 def refuse_open(at: TopicPartition, stable: int, end: int) -> None:
-    """Raises PartitionsFailedError where `at` cannot be read as far as `end`, but up to its last
-    stable offset only: what lies behind would be taken for rolled back, and be missed later."""
+    """Raises PartitionsFailedError if `at` can only be read up to its last stable offset, and not
+    up to `end`: the records behind it would look like rolled back ones, and be missed later."""
     if stable < end:
         raise PartitionsFailedError(
             "fail back",
             str(at),
-            f"a transaction is open there from offset {stable} on, so it is unknown yet which of "
-            f"it and behind it counts, up to {end}",
+            f"a transaction is open there from offset {stable} on, so it is not known yet which "
+            f"records before {end} count",
             remedy="try again once it has ended: by itself after its producer's "
             "transaction.timeout.ms, or by `kafka-transactions.sh abort`",
             retriable=True,
@@ -173,8 +175,9 @@ def _recovered(
     cuts: Mapping[str, Cut],
     progress: Mapping[TopicPartition, PartitionProgress],
 ) -> dict[TopicPartition, int]:
-    """Up to which source offset all is mirrored, of those whose cut does not tell exactly. By now
-    others may have written to the target, as they should: what lies behind the cut is not read."""
+    """Returns the source offset up to which all is mirrored, for partitions whose cut is not exact.
+    Others may have written to the target by now, as they should: records behind the cut are not
+    read."""
     unsure = [
         (topics[name], known)
         for name, cut in cuts.items()
@@ -194,7 +197,8 @@ def _recovered(
 
 
 class _EndsThere:
-    """A cluster as it was when logs ended there: nothing of the mirror has come since."""
+    """A cluster as it was when the logs ended at these offsets: later records are not the
+    mirror's."""
 
     def __init__(self, cluster: Cluster, ends: Mapping[TopicPartition, int]) -> None:
         self._cluster = cluster
@@ -226,10 +230,10 @@ class _EndsThere:
 
 
 def _where_it_ends(sides: Sides, at: TopicPartition, target: TopicPartition) -> int:
-    """Where the old target has the record after the last one that the old source kept."""
+    """Returns the old target's offset of the record after the last one that the old source kept."""
     found = find_place(sides.target, target, sides.source, at)
     if found is None:
-        cause = "the old source lost records that had been mirrored, and what it ends with is not "
+        cause = "the old source lost records that had been mirrored, and its last records are not "
         cause += "found in one place of the target"
         remedy = "delete the topic on the old source and recreate it, empty: it is then mirrored "
         remedy += "back as a whole"
@@ -249,11 +253,12 @@ def find_late_writes(
     read_committed: bool,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[Unmirrored, ...]:
-    """Of the old source, from where each partition was `looked` through until its end by now, or
-    `until`. `back`: the progress of the way back. Where nothing foreign lies between, hardly
-    anything is read. A log whose beginning is being filled is looked at later. With
-    causeway.delivery = at-least-once nothing tells who wrote what, and nothing is found. Raises
-    CausewayError; PartitionsFailedError where others have a transaction open."""
+    """Finds records that others wrote to the old source, from the offset where each partition was
+    `looked` at until its present end, or `until`. `back`: the progress of the way back. If others
+    wrote nothing in between, hardly anything is read. A log whose beginning is being filled is
+    looked at later. With causeway.delivery = at-least-once, no field shows who wrote a record, and
+    nothing is found. Raises CausewayError; PartitionsFailedError if others have a transaction
+    open."""
     ends = {at: value_of(end) for at, end in offsets_at(source, looked, LATEST).items()}
     writers: dict[TopicPartition, list[Outlet]] = {}
     preserved, filling = set[TopicPartition](), set[TopicPartition]()
@@ -270,14 +275,14 @@ def find_late_writes(
             continue
         if first.kept >= 0:
             start = first.kept
-        elif at in preserved:  # the lane stops at the first offset that another has taken
+        elif at in preserved:  # the lane stops at the first offset that others have used
             start = max(first.first, *(outlet.pair.target for outlet in ours))
         else:
             start = _known_until(first.first, ours)
         if start >= end:
             continue
         if ours and start < max(outlet.pair.target for outlet in ours):
-            say(f"looking through what others wrote to {at}")
+            say(f"looking for records of others in {at}")
         theirs = _theirs(source, at, start, end, {outlet.producer_id for outlet in ours})
         if theirs is not None and (records := _count_foreign(source, theirs, read_committed)):
             found.append(replace(theirs, records=records))
@@ -285,8 +290,8 @@ def find_late_writes(
 
 
 def _known_until(first: int, ours: list[Outlet]) -> int:
-    """Up to where there is nothing but ours: each offset is a record of ours, and the sequences
-    begin at 0."""
+    """Returns the offset up to which all records are ours: there are as many offsets as records of
+    ours, and the sequences begin at 0."""
     end = max((outlet.pair.target for outlet in ours), default=first)
     written = sum(outlet.pair.sequence for outlet in ours)
     return end if end >= first and (end - first - written) % SEQUENCE_SPACE == 0 else first
@@ -295,7 +300,7 @@ def _known_until(first: int, ours: list[Outlet]) -> int:
 def _theirs(
     source: Cluster, at: TopicPartition, start: int, end: int, ours: set[int]
 ) -> Unmirrored | None:
-    """The batches of others between, not counted yet."""
+    """Returns the batches of others from `start` to `end`, not counted yet."""
     first, stop = -1, -1
     stretches: list[tuple[int, int]] = []
     for raw in raw_batches(source, at, start, end):
@@ -316,7 +321,7 @@ def _theirs(
 
 
 def _count_foreign(source: Cluster, theirs: Unmirrored, read_committed: bool) -> int:
-    """Those of them that a mirror would take: not what was rolled back."""
+    """Returns the number of records that a mirror would copy: rolled back ones do not count."""
     places = [theirs.at]
     stable = offsets_at(source, places, LATEST, read_committed=read_committed)
     refuse_open(theirs.at, value_of(stable[theirs.at]), theirs.end)

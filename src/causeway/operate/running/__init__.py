@@ -1,4 +1,4 @@
-"""The running mirror beside a file: what would change if the mirror took the file over.
+"""Compares the running mirror with a file: the changes if the mirror took the file over.
 
 driver.py       asks the running driver over HTTP
 comparison.py   compares its settings, topics and groups with a plan of the file

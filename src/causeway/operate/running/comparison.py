@@ -1,4 +1,4 @@
-"""What changes if a running mirror takes a file over."""
+"""Finds the changes if a running mirror took a file over."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OnStep = Callable[[str], None]
 
 
 class TopicStep(StrEnum):
-    """What becomes of a topic."""
+    """The change of a topic."""
 
     BEGINS = "begins"
     ENDS = "ends"
@@ -53,7 +53,7 @@ class TopicDifference:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowDifference:
     """`runs`, `planned`: whether the running mirror has the flow, and whether the file has it.
-    `notes`: what could not be compared, and why."""
+    `notes`: parts that could not be compared, each with the reason."""
 
     name: str
     runs: bool
@@ -66,8 +66,8 @@ class FlowDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningDifference:
-    """`changes`: of settings. `plan`: the dry run of the file, whose changes on the clusters are
-    those that remain to be made."""
+    """`changes`: of settings. `plan`: the dry run of the file. Its changes on the clusters are the
+    changes that still have to be made."""
 
     url: str
     changes: tuple[SettingChange, ...]
@@ -160,7 +160,7 @@ def _topics(running: Mapping[str, RunningTopic], plan: LinkPlan) -> tuple[TopicD
                 transforms=ways,
             )
         )
-    # A topic that the file names but the source has no more has not ended by the file.
+    # If the file names a topic that the source has lost, the file does not end it.
     found += [
         TopicDifference(topic=name, step=TopicStep.ENDS, before=before.target_topic)
         for name, before in running.items()
@@ -170,8 +170,8 @@ def _topics(running: Mapping[str, RunningTopic], plan: LinkPlan) -> tuple[TopicD
 
 
 def _with_groups(flow: FlowDifference, link: LinkSettings, running: SettingRows) -> FlowDifference:
-    """`flow` with the groups of the source that the file begins or ends to follow. Asks the source
-    only if the settings for groups differ."""
+    """Returns `flow` with the groups of the source that the file begins or ends to follow. Asks the
+    source only if the settings for groups differ."""
     before = _running_control(running, link.name)
     after = link.control
     keys = ("groups", "groups_exclude", "emit_checkpoints_enabled", "sync_group_offsets_enabled")
@@ -197,7 +197,7 @@ def _with_groups(flow: FlowDifference, link: LinkSettings, running: SettingRows)
 
 
 def _running_control(running: SettingRows, link: str) -> ControlSettings | None:
-    """The settings for groups of a running flow; None if it does not run."""
+    """Returns the settings for groups of a running flow; None if it does not run."""
     own = running.get(SettingSection("flow", link, switch="enabled"))
     if own is None:
         return None
@@ -253,8 +253,8 @@ def as_json(found: RunningDifference) -> dict[str, Any]:
 
 
 def applies(change: SettingChange) -> str:
-    """When the running mirror applies it: `restart`, `live`, or `as-at-start` (live, and the flow
-    compares it with its claims)."""
+    """Returns when the running mirror applies it: `restart`, `live`, or `as-at-start` (live, and
+    the flow compares it with its claims)."""
     if change.applies.restart:
         return "restart"
     return "as-at-start" if change.applies.as_start else "live"

@@ -72,7 +72,7 @@ class _SettingsAnswer(msgspec.Struct, frozen=True):
 
 class RunningDriver:
     """The driver that runs flows of `settings` at the address of the file, or at `url`. `remedy`:
-    what a person can do if no driver answers.
+    an action for a person if no driver answers.
 
     Methods raise NobodyLeadsError if no driver of these flows answers there, AuthenticationError
     if it refuses the token, UnreachableError if it has just started."""
@@ -98,7 +98,7 @@ class RunningDriver:
             )
 
     def items(self, path: str, kind: type[T]) -> list[T]:
-        """All items of a list of the API, such as `lanes` or `topics?link=…`."""
+        """Returns all items of a list of the API, such as `lanes` or `topics?link=…`."""
         theirs = {one.link for one in self._ask("overview", _LinkNames).links}
         if not self._flows & theirs:
             raise self._not_here(f"the driver there runs {', '.join(sorted(theirs))}")
@@ -111,8 +111,8 @@ class RunningDriver:
                 return found
 
     def settings(self, wanted: SettingRows) -> SettingRows:
-        """The settings in force. The driver says which secrets are the same as those of `wanted`;
-        it does not send them."""
+        """Returns the settings in force. The driver says which secrets equal those of `wanted`; it
+        does not send them."""
         found = self._ask("settings", _SettingsAnswer).settings
         hidden = {one.id for one in found if one.hidden}
         salt = secrets.token_bytes(SALT_BYTES)
@@ -124,11 +124,11 @@ class RunningDriver:
         return restored(found, equal, wanted)
 
     def links(self) -> dict[str, RunningLink]:
-        """By name."""
+        """Returns the flows by name."""
         return {one.link: one for one in self.items("links", RunningLink)}
 
     def topics(self, link: str) -> dict[str, RunningTopic]:
-        """The mirrored topics of a link, by their names on the source."""
+        """Returns the mirrored topics of a link, by their names on the source."""
         found = self.items(f"topics?link={quote(link)}", RunningTopic)
         return {one.topic: one for one in found}
 
@@ -141,7 +141,7 @@ class RunningDriver:
         if self._http.token is not None:
             token = self._http.token.reveal()
             request.add_unredirected_header("Authorization", f"Bearer {token}")
-        # Without the proxy of the environment: the server is on this machine, or near.
+        # Ignores the proxy of the environment: the server is on this machine, or near.
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         if self._http.certificate is not None:
             handlers.append(urllib.request.HTTPSHandler(context=_trusting(self._http.certificate)))
