@@ -91,7 +91,7 @@ def test_a_disk_that_others_have_filled_is_full() -> None:
 
 @pytest.mark.parametrize("unknown", [None, (-1, -1)])
 def test_brokers_that_do_not_report_disk_sizes_are_noted(unknown: tuple[int, int] | None) -> None:
-    rest = "does not tell how large its disks are and how full: Kafka does since 3.3"
+    rest = "does not show the size and the use of its disks: Kafka does since 3.3"
     assert disk_checks({1: unknown}) == [(CheckMark.NOTE, f"B {rest}")]
     assert disk_checks({1: unknown, 2: (100 * GB, 60 * GB)}) == [
         (CheckMark.NOTE, f"broker 1 of B {rest}"),

@@ -1,7 +1,7 @@
 """Cuts topics over to the target: consumers, producers, and then the end of the mirror.
 
 `cutover` looks at both clusters, decides by a pure plan, does one thing, and looks again. It keeps
-no state of its own: a second call continues where the first ended. `undo` lifts the fences.
+no state: a second call continues where the first ended. `undo` lifts the fences.
 """
 
 from causeway.operate.cutover.lock import Lifted, undo, undo_json

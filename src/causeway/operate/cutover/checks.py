@@ -36,14 +36,14 @@ from causeway.operate.cutover.report import count, named
 from causeway.operate.cutover.values import Check, CheckMark, Wishes
 from causeway.operate.cutover.watch import transactional_names
 
-_LEAST_FREE: Final = 0.05  # of a disk of the target
+_LEAST_FREE: Final = 0.05  # the smallest share of a target's disk that must be free
 _LATELY_MS: Final = 3_600_000
 _PROGRESS = re.compile(r"^__causeway\..+\.progress$", re.MULTILINE)
 _OPEN_BY_DEFAULT = "allow.everyone.if.no.acl.found"
 
 
 def chosen(link: LinkSettings, source: Cluster, target: Cluster) -> TopicPlan:
-    """What the link mirrors by now. Raises CausewayError."""
+    """Returns the topics that the link mirrors by now. Raises CausewayError."""
     progress = ProgressTopic(target, link.progress_topic)
     begun = collisions.begun_by(progress.read().partitions.values()) if progress.exists() else {}
     return topics.plan(topics.observe(source, target, link), link, begun)
@@ -59,8 +59,9 @@ def checks(
     fenced: Collection[str],
     reverse: LinkSettings | None,
 ) -> tuple[Check, ...]:
-    """Of the topics `names`, some of which we have `fenced` already; `reverse`: see reverse_of.
-    Asks much, changes nothing. Raises CausewayError where a cluster cannot be asked at all."""
+    """Returns the checks of the topics `names`, some of which we have `fenced` already. `reverse`:
+    see reverse_of. Sends many requests, changes nothing. Raises CausewayError if a cluster does not
+    answer at all."""
     mirrored = [topic for topic in planned.mirrored if topic.source in names]
     partitions = [TopicPartition(t.source, n) for t in mirrored for n in range(t.partitions)]
     return (
@@ -123,7 +124,7 @@ def _configs(
         for problem in found.problems:
             yield Check("configs", CheckMark.NOTE, f"{problem.topic}: {problem.error}")
     for topic in sorted(late):
-        text = f"{topic} is to be changed to be like its source (`causeway plan` tells how)"
+        text = f"{topic} will be changed to be like its source (`causeway plan` shows how)"
         yield Check("configs", CheckMark.NOTE, text)
     for one in mirrored:
         for note in one.notes:
@@ -133,10 +134,10 @@ def _configs(
 def _way_back(
     link: LinkSettings, reverse: LinkSettings | None, mirrored: Collection[MirroredTopic]
 ) -> Iterator[Check]:
-    """Whether a link the other way can go on where this one ends."""
+    """Checks whether the reverse link can go on where this link ends."""
     way = f"{link.target.alias}->{link.source.alias}"
     if reverse is None:
-        text = f"the file has no flow {way} (docs/how-to/failover.md tells which lines it needs)"
+        text = f"the file has no flow {way} (docs/how-to/failover.md shows which lines it needs)"
         yield Check("reverse link", CheckMark.BAD, text)
         return
     renamed = [topic.source for topic in mirrored if topic.target != topic.source]
@@ -150,7 +151,7 @@ def _way_back(
 
 
 def _fence(source: Cluster, names: Collection[str], fenced: Collection[str]) -> Iterator[Check]:
-    # A fence keeps everybody from writing, Causeway too: a mirror from elsewhere would stop.
+    # A fence keeps everybody from writing, Causeway too: another mirror into the topic would stop.
     for topic in _PROGRESS.findall("\n".join(sorted(source.metadata(None).topics))):
         try:
             contents = ProgressTopic(source, topic).read()
@@ -168,10 +169,10 @@ def _fence(source: Cluster, names: Collection[str], fenced: Collection[str]) -> 
         if found := sorted(written & set(names)):
             text = f"{named(found)} cannot be fenced: mirrors are written there ({topic})"
             yield Check("fence", CheckMark.BAD, text)
-    # A fence needs ALTER, to set it and to lift it.
+    # To set and to lift a fence, Causeway needs ALTER.
     ours = cluster_rights(source)
     if ours is None:
-        text = f"{source} does not tell what we may do there; to fence takes ALTER on the cluster"
+        text = f"{source} does not show our rights there; a fence needs ALTER on the cluster"
         yield Check("rights", CheckMark.NOTE, text)
     elif lacking := [each for each in ("ALTER", "DESCRIBE") if each not in ours]:
         text = f"to fence, grant our user {' and '.join(lacking)} on the cluster {source}"
@@ -194,25 +195,26 @@ def _fence(source: Cluster, names: Collection[str], fenced: Collection[str]) -> 
 
 
 def plan_fence(source: Cluster, names: Collection[str]) -> FencePlan:
-    """How `names` are fenced on `source`. Raises CausewayError."""
+    """Returns how `names` can be fenced on `source`. Raises CausewayError."""
     acls = source.describe_acls()
     is_open = not isinstance(acls, SecurityDisabled) and _open_by_default(source)
     return fences.plan(acls, names, str(source), open_by_default=is_open)
 
 
 def _open_by_default(source: Cluster) -> bool:
-    """Whether a broker lets everybody do what no ACL is about, or may: it names the setting, but
-    keeps its value to itself."""
+    """Whether a broker allows, or may allow, everybody what no ACL is about: it names the setting,
+    but may hide the value."""
     node = min(source.metadata([]).brokers, default=-1)
     try:
         entry = source.broker_configs(node).get(_OPEN_BY_DEFAULT)
     except CausewayError:
-        return True  # not for us to know
+        return True  # we may not read it
     return entry is not None and (entry.value is None or entry.value.lower() != "false")
 
 
 def _disks(target: Cluster) -> Iterator[Check]:
-    """Whether each disk of the target has room: the whole disk counts, not only Kafka's logs."""
+    """Checks whether each disk of the target has room. The whole disk counts, not only Kafka's
+    logs."""
     try:
         found = disks(target)
     except CausewayError as error:
@@ -234,7 +236,7 @@ def _disks(target: Cluster) -> Iterator[Check]:
             yield Check("disk", CheckMark.BAD, text)
     if silent or not found:
         who = f"broker {', '.join(map(str, sorted(silent)))} of {target}" if free else str(target)
-        text = f"{who} does not tell how large its disks are and how full: Kafka does since 3.3"
+        text = f"{who} does not show the size and the use of its disks: Kafka does since 3.3"
         yield Check("disk", CheckMark.NOTE, text)
     if free:
         usable, share = min(free, key=lambda one: one[1])
@@ -269,7 +271,7 @@ def _groups(
 
 
 def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Iterator[Check]:
-    """Who has written within the last hour, by the records' times."""
+    """Names the producers that have written within the last hour, by the records' times."""
     now_ms = int(time.time() * 1000)
     found = active_producers(source, partitions) if partitions else {}
     hidden = [each for each in found.values() if isinstance(each, CausewayError)]
@@ -281,7 +283,7 @@ def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Itera
             for answer in found.values()
             if not isinstance(answer, CausewayError)
             for each in answer
-            # A time that tells no age may be one of this hour.
+            # A time that gives no age may be within this hour.
             if (age := age_ms(each.last_timestamp, now_ms)) is None or age <= _LATELY_MS
         }
     )
@@ -293,16 +295,16 @@ def _producers(source: Cluster, partitions: Collection[TopicPartition]) -> Itera
 
 
 def refuse_unfit(names: Collection[str], link: LinkSettings) -> None:
-    """Raises ConfigError for a topic that no producer of records writes to."""
+    """Raises ConfigError for a topic that only mirrors write to."""
     policy = link.policy
     for name in names:
         if policy.is_heartbeats_topic(name) or policy.is_internal_topic(name):
-            cause = "it is written by mirrors themselves, and goes on"
+            cause = "mirrors themselves write it, and go on"
             raise ConfigError("cut over", f"topic {name}", cause)
 
 
 def mirrors_of(link: LinkSettings, planned: TopicPlan) -> dict[str, str]:
-    """Topics that have producers, by name on the source, and their mirrors."""
+    """Returns the mirrors of topics that have producers, by name on the source."""
     return {
         one.source: one.target
         for one in planned.mirrored

@@ -1,11 +1,11 @@
 """Observes the consumer groups of a cutover, finds the exact offsets at which they continue, and
-decides what is to be done about those that have stopped on the source.
+decides what has to be done about groups that have stopped on the source.
 
 group's place on the target           action
 none, or an earlier one               commit the exact place
 a later one, and no members there     a person decides by --reset-group or --leave-group, because
                                       the group would skip records
-a later one, and members there        say so: the group is at work there, and Causeway cannot know
+a later one, and members there        show it: the group is at work there, and Causeway cannot know
                                       which records it has read
 """
 
@@ -26,9 +26,9 @@ from causeway.operate.cutover.values import Act, CutoverStep, MovingGroup, Wishe
 from causeway.translation import MappedOffset, Question, UnreadRecords, translate
 
 _IDLE = ("Empty", "Dead")
-_LOOK_S = 10.0  # the time of a look through the records of others
+_LOOK_S = 10.0  # for a search through the records of others
 
-# By partition of the target, and the reason if an offset is not known.
+# Offsets by partition of the target, and the reason if an offset is not known.
 _Wanted = tuple[Commits, str | None]
 
 
@@ -36,7 +36,7 @@ _Wanted = tuple[Commits, str | None]
 class GroupObserver:
     """The groups that have committed on `topics` (target topic by source topic). Not thread-safe.
     `reset`: groups that are taken back to their exact offsets if they are ahead. `commits`: the
-    offsets to be committed on the target after the last look."""
+    offsets to commit on the target, by the last look."""
 
     settings: Settings
     link: LinkSettings
@@ -47,7 +47,7 @@ class GroupObserver:
     commits: dict[str, Commits] = field(default_factory=dict)
     _placed: set[str] = field(default_factory=set)  # groups that were seen at their exact offsets
     _busy: set[str] = field(default_factory=set)  # groups that were seen with members on the source
-    # Exact offsets stay exact: each is translated once.
+    # Exact offsets stay exact, so each is translated only once.
     _exact: dict[tuple[TopicPartition, int], tuple[MappedOffset, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,8 +59,8 @@ class GroupObserver:
         readable: Mapping[TopicPartition, int],
         ended_before: Collection[str],
     ) -> tuple[MovingGroup, ...]:
-        """Asks both clusters again. `contents`: of the progress topic; `readable`: the ends of the
-        source; `ended_before`: topics whose mirror had ended before this call. Raises
+        """Asks both clusters again. `contents`: of the progress topic. `readable`: the ends of the
+        source. `ended_before`: topics whose mirror had ended before this call. Raises
         CausewayError."""
         here, there = self.source.list_groups(), self.target.list_groups()
         chosen = groups.choose(here, self.link)
@@ -116,7 +116,7 @@ class GroupObserver:
         has_members: bool,
     ) -> tuple[int, str | None, int]:
         """Compares the offsets that a group should have on the target with its commits there
-        (`own`, of which some are `beyond`), and notes what is to be committed. Returns the values
+        (`own`, of which some are `beyond`), and notes the offsets to commit. Returns three values
         of MovingGroup: `undone`, `reason`, `ahead`."""
         wanted, reason = found
         late = {
@@ -126,7 +126,7 @@ class GroupObserver:
         }
         if self.link.sole_writer or not beyond:
             ahead = sum(each.offset - wanted[at].offset for at, each in beyond.items())
-        else:  # of records of others, none counts
+        else:  # records of others do not count
             ahead = Ahead(contents, commits).records(commits, beyond)
         if not (late or ahead or reason or has_members):
             self._placed.add(name)
@@ -154,7 +154,8 @@ class GroupObserver:
         }
 
     def _translated(self, groups_here: Mapping[str, Commits]) -> dict[str, _Wanted]:
-        """The target offsets of each group's commits on the source. Raises CausewayError."""
+        """Returns the target offsets of each group's commits on the source. Raises
+        CausewayError."""
         asked = {
             (at, each.offset) for commits in groups_here.values() for at, each in commits.items()
         }
@@ -179,7 +180,7 @@ class GroupObserver:
                 reason = reason or reasons.get((at, each.offset))
                 for place in self._exact.get((at, each.offset), ()):
                     before = wanted.get(place.at)
-                    # The first record, from any of the source partitions, that it has not read.
+                    # With several source partitions: the first record that it has not read.
                     if place.offset is not None and (
                         before is None or place.offset < before.offset
                     ):
@@ -194,7 +195,7 @@ class GroupObserver:
         wanted: Mapping[str, _Wanted],
         committed: Mapping[str, Commits | CausewayError],
     ) -> dict[str, _Wanted]:
-        """`wanted`, lowered to the first unread record of others on the target."""
+        """Returns `wanted`, lowered to the first unread record of others on the target."""
         places = {
             group: {at: TranslatedOffset(0, each.offset, each.metadata) for at, each in of.items()}
             for group, (of, _) in wanted.items()
@@ -213,7 +214,7 @@ class GroupObserver:
 
 
 def placing(groups: Collection[MovingGroup], wishes: Wishes) -> CutoverStep | None:
-    """The next act for groups without a place on the target; None if all have one."""
+    """Returns the next act for groups without a place on the target; None if all have one."""
     found = undecided(groups, wishes)
     if found is not None:
         return found
@@ -250,7 +251,7 @@ def placing(groups: Collection[MovingGroup], wishes: Wishes) -> CutoverStep | No
 
 
 def further(groups: Iterable[MovingGroup]) -> tuple[str, ...]:
-    """A line for each group at work on the target that is beyond its place."""
+    """Returns a line for each group at work on the target that is beyond its place."""
     return shortened(
         f"{group.name} has members there, {count(group.ahead, 'record')} beyond its place on the "
         "source: it has read them on the target, or skips them"
@@ -260,7 +261,7 @@ def further(groups: Iterable[MovingGroup]) -> tuple[str, ...]:
 
 
 def undecided(groups: Collection[MovingGroup], wishes: Wishes) -> CutoverStep | None:
-    """The groups that would skip records, and that no option names."""
+    """Returns the step about groups that would skip records and that no option names."""
     ahead = [
         group
         for group in groups

@@ -1,10 +1,10 @@
 """One cutover of a link at a time, and its undo.
 
 A command takes a lock in the directives topic, for half a minute, and renews it. A second command
-gets an error that names the first. If the first command was killed, others wait until its lock is
-over. Two kinds of commands do not wait: those on the same machine, which see that its process has
-ended, and those of the same user, who knows whether it goes on. An undo takes the lock from any
-command, lifts the fences, and lets go on what is held for an end.
+gets an error that names the first one. If the first command was killed, others wait until its lock
+is over. Two kinds of commands do not wait: a command on the same machine, because it sees that the
+process has ended; and a command of the same user, who knows whether the first one goes on. An undo
+takes the lock from any command, lifts the fences, and releases mirrors that are held for an end.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ T = TypeVar("T")
 
 
 def persist(write: Callable[[], T]) -> T:
-    """Repeats a write of directives that met a concurrent one: a pause, say, or the driver's. For
-    writes that decide by the directives at that time, so that a second one does no harm."""
+    """Repeats a write of directives that met a concurrent write, for example of a pause or of the
+    driver. Only for writes that decide by the directives at that time: repeating them does no
+    harm."""
     for tried in range(1, _TRIES):
         try:
             return write()
@@ -65,7 +66,8 @@ def persist(write: Callable[[], T]) -> T:
 
 
 def _is_crossed(error: CausewayError) -> bool:
-    """Brokers have no error of their own for a commit that meets its producer being fenced."""
+    """Whether a concurrent write has fenced this write's producer. Brokers have no error code of
+    its own for that."""
     if isinstance(error, BrokerError):
         return error.code == _UNKNOWN_SERVER_ERROR
     return isinstance(error, ConflictError) and error.operation == WRITE_DIRECTIVES
@@ -73,8 +75,8 @@ def _is_crossed(error: CausewayError) -> bool:
 
 class CutoverLock:
     """Held from the start of a `with` block to its end. Raises ConflictError if another command
-    holds it, also later, by `check` and `writing`: nothing may be changed then. `takes`: takes the
-    lock from any holder, because an undo does not wait."""
+    holds it; later `check` and `writing` raise it, and then nothing may be changed. `takes`: takes
+    the lock from any holder, because an undo does not wait."""
 
     def __init__(
         self, target: Cluster, link: LinkSettings, who: str, *, takes: bool = False
@@ -86,9 +88,9 @@ class CutoverLock:
         self._run = f"{processes.fingerprint()}#{uuid.uuid4().hex}"
         self._since = int(time.time() * 1000)
         self._over = threading.Event()
-        self._until = 0.0  # monotonic: so long it is surely ours
+        self._until = 0.0  # until then the lock is surely ours (monotonic)
         self._lost: ConflictError | None = None
-        self._writing = threading.Lock()  # two writers of one process would fence each other, too
+        self._writing = threading.Lock()  # two writers of one process would fence each other
         self._thread = threading.Thread(target=self._renew, name="cutover lock", daemon=True)
 
     def __enter__(self) -> CutoverLock:
@@ -118,7 +120,8 @@ class CutoverLock:
 
     @contextmanager
     def writing(self, for_s: float = LOCK_S) -> Iterator[None]:
-        """Directives may be written in this block, that takes up to `for_s`. Raises as `check`."""
+        """Directives may be written in this block, which takes up to `for_s`. Raises like
+        `check`."""
         self.check()
         with self._writing:
             self._write(for_s)
@@ -134,7 +137,7 @@ class CutoverLock:
                     self._lost = error
                     return
             except CausewayError:
-                pass  # `check` tells once it lasts
+                pass  # `check` raises if this lasts
 
     def _write(self, for_s: float = LOCK_S) -> None:
         begun = time.monotonic()
@@ -157,13 +160,13 @@ class CutoverLock:
 
     def _is_others(self, there: CutoverDirective, now_ms: int) -> bool:
         """Whether it is the lock of another command, as far as this process can know. If that
-        command goes on in spite of this answer, it writes nothing any more: see `refuse_others`."""
+        command goes on nevertheless, it writes nothing any more: see `refuse_others`."""
         if there.run == self._run or there.until <= now_ms or processes.has_ended(there.run):
             return False
         return there.who != self._who or processes.may_live_here(there.run)
 
     def refuse_others(self, standing: LinkDirectives) -> None:
-        """Raises ConflictError if the directives do not name us as the owner."""
+        """Raises ConflictError if the directives do not name this command as the owner."""
         there = standing.get(CutoverDirective)
         if there is None or there.run != self._run:
             whose = (
@@ -186,10 +189,9 @@ class CutoverLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifted:
-    """By topic of the source: the error of a fence that stays, else None. `ended`: of those, the
-    ones whose mirror has ended. `held`: what was held for a promotion that did not come to its end,
-    a topic or the link, and is mirrored again; `stopped`: who was at a cutover of the link
-    meanwhile, and ends."""
+    """`topics`: by topic of the source, the error of a fence that stays; None if it is lifted.
+    `ended`: the topics whose mirror has ended. `held`: the scopes that an unfinished promotion
+    held; they are mirrored again. `stopped`: who was cutting over the link; that command ends."""
 
     link: LinkSettings
     topics: dict[str, CausewayError | None]
@@ -209,9 +211,9 @@ def undo(
 ) -> Lifted:
     """Lifts the fences of `topics`, or all of the link, so that producers continue on the source.
 
-    Without `act` it only shows which. Mirrors that an interrupted promotion holds continue;
-    promoted ones stay promoted. A cutover of the link that runs meanwhile gets an error, and ends.
-    Raises as `cutover`.
+    Without `act` it only shows the fences. Mirrors that an interrupted promotion holds continue;
+    promoted mirrors stay promoted. A cutover of the link that runs meanwhile gets an error, and
+    ends. Raises like `cutover`.
     """
     with clusters() as connect:
         chosen, names = choose_one(settings, link, topics, connect)
@@ -226,7 +228,7 @@ def undo(
                 CutoverLock(target, chosen, who or current_user(), takes=True) as lock,
                 lock.writing(),
             ):
-                # The other command may have changed directives until now.
+                # Until now the other command may have changed directives.
                 found, held = _look(log, names)
                 if held:
                     persist(lambda: write_directives(target, chosen, partial(_go_on, names)))
@@ -246,19 +248,21 @@ def undo(
 def _look(
     log: DirectiveLog, names: Collection[str]
 ) -> tuple[dict[str, FenceDirective], list[EndDirective]]:
-    """The fences of the topics `names`, or of all the link without, and what is held there."""
+    """Returns the fences and the held mirrors of the topics `names`, or of all the link if there
+    are none."""
     log.look()
     return fences.fences(log.directives, names or None), _held(log.directives, names)
 
 
 def under_way(standing: LinkDirectives, now_ms: int) -> CutoverDirective | None:
-    """The lock of a command that cuts the link over at this time."""
+    """Returns the lock of a command that cuts over the link at this time."""
     found = standing.get(CutoverDirective)
     return found if found is not None and found.until > now_ms else None
 
 
 def _held(standing: LinkDirectives, names: Collection[str]) -> list[EndDirective]:
-    """Ends that are only about to be: of the topics `names`, or of all the link without."""
+    """Returns ends that are not done, of the topics `names`, or of all the link if there are
+    none."""
     return [
         each
         for each in standing.all(EndDirective)

@@ -1,4 +1,4 @@
-"""Observes both clusters: everything that the checklist follows from."""
+"""Observes both clusters: all facts that the checklist depends on."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ from causeway.operate.directives import LinkRequests, sharers_of
 from causeway.status import DriverStatus, driver_of
 
 _DENIALS: Final = AclFilter(resource_type="TOPIC", permission="DENY")
-_GROUPS_S = 1.0  # so often groups are asked for
+_GROUPS_S = 1.0  # between two requests for groups
 
 
 class Observer:
-    """Of one cutover. `topics`: by name on the source, that on the target. Not thread-safe."""
+    """Observes for one cutover. `topics`: the names on the target by the names on the source. Not
+    thread-safe."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Observer:
         return self._log.directives
 
     def look(self, checks: tuple[Check, ...] = ()) -> Look:
-        """Asks again. Raises CausewayError where a cluster cannot be asked at all."""
+        """Asks again. Raises CausewayError if a cluster does not answer at all."""
         self._log.look()
         self._progress.read_on()
         contents = recognise(self.link, self._connect, self._progress.contents)
@@ -88,12 +89,13 @@ class Observer:
         parts = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
         ends_of = {name: self.standing.end_of(Scope(name)) for name in self.topics}
         ended = {n: end for n, end in ends_of.items() if end is not None and end.how in ENDED}
-        # A promotion that was cut short may have left some half done.
+        # A promotion of the link that was interrupted may have left some topics half done.
         whole = self.standing.get(EndDirective)
         is_done = whole is not None and whole.done
         if self._ended_before is None:
             self._ended_before = frozenset(ended)
-        # Where leaders' logs end, before high watermarks: one as far on shows the whole log.
+        # Ends of leaders' logs, asked for before the high watermarks. If a high watermark is as
+        # high, readers see the whole log.
         logs = self.source.log_ends(parts)
         tails = {at: end for at, end in logs.items() if isinstance(end, int)}
         committed = self.link.fetch.read_committed
@@ -147,24 +149,24 @@ class Observer:
         return replace(look, late=self._late_writers)
 
     def through_the_fence(self) -> tuple[Producer, ...]:
-        """The producers that wrote while the fence held everywhere, as super users can."""
+        """Returns the producers that wrote while the fence held everywhere: super users can."""
         return writers(self.source, self._watch.through)
 
     def driver_ms(self) -> int:
-        """Now, by the clock of the driver that leads."""
+        """The present time by the clock of the leading driver."""
         return _now_ms() + self._clock.ahead_ms
 
     @property
     def knows_clock(self) -> bool:
-        """Whether `driver_ms` is exact but for the time that a look takes."""
+        """Whether `driver_ms` is exact, apart from the time that a look takes."""
         return self._clock.is_known
 
     def groups_changed(self) -> None:
-        """They are asked for with the next look."""
+        """Has the next look ask for the groups."""
         self._groups_at = 0.0
 
     def _counts(self) -> dict[str, int]:
-        """Partitions by topic; it may grow meanwhile."""
+        """Returns the numbers of partitions by topic. They may grow meanwhile."""
         there = self.source.metadata(list(self.topics)).topics
         found = {}
         for name in self.topics:
@@ -174,7 +176,7 @@ class Observer:
         return found
 
     def _mirrored_back(self, ended: Mapping[str, EndDirective]) -> frozenset[str]:
-        """The topics that the link the other way was told to mirror from this very end on."""
+        """Returns the topics that the reverse link has to mirror from this end on."""
         if self._back is None or not ended:
             return frozenset()
         self._back.look()
@@ -205,9 +207,9 @@ class Observer:
 def denied_writes(
     source: Cluster, parts: Collection[TopicPartition]
 ) -> dict[str, tuple[bool, bool, bool]]:
-    """By topic: whether any leader of its partitions denies writes, whether each does, and
-    whether surely none does. Each broker is asked for its own rules: it gets a new rule a moment
-    later."""
+    """Returns three values by topic: whether at least one leader of its partitions denies writes,
+    whether each does, and whether surely none does. Each broker is asked for its own rules, because
+    it gets a new rule a moment later."""
     leaders = source.leaders(parts, refresh=True)
     nodes: defaultdict[str, set[int]] = defaultdict(set)
     for at, leader in leaders.items():
@@ -231,20 +233,21 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-_RENEWALS: Final = 3  # the newest ones count, so that a corrected clock counts soon
+_RENEWALS: Final = 3  # only the newest renewals count, so a corrected clock counts soon
 
 
 class DriverClock:
-    """Of one link. `driver`: who led at the last look, by that clock. Not thread-safe."""
+    """The clock of the leading driver of one link. `driver`: the leader at the last look, by that
+    clock. Not thread-safe."""
 
     def __init__(self) -> None:
         self._seen: LeaseRecord | None = None
         self._ahead: deque[int] = deque(maxlen=_RENEWALS)
-        self.is_known = False  # true once a renewal was seen to arrive
+        self.is_known = False  # true after the arrival of a renewal was seen
         self.driver: DriverStatus | None = None
 
     def see(self, leases: list[LeaseRecord], now_ms: int) -> None:
-        """All leases, the newest last, as they were read at `now_ms` of this machine."""
+        """`leases`: all leases, the newest last, as read at `now_ms` of this machine."""
         self._note(leases, now_ms)
         known = max(self._ahead, default=0)
         self.driver = driver_of(leases, now_ms + known)
@@ -265,6 +268,6 @@ class DriverClock:
 
     @property
     def ahead_ms(self) -> int:
-        """By how much it is ahead of this machine's clock; 0 where no driver runs."""
+        """How far the clock is ahead of this machine's; 0 if no driver runs."""
         running = self.driver is not None and self.driver.running
         return max(self._ahead, default=0) if running else 0

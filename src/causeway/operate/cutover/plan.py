@@ -1,12 +1,12 @@
-"""Decides the list of steps from what the clusters say, and the next act. Pure.
+"""Decides the list of steps, and the next act, from the state of the clusters. Pure.
 
     consumers first   check lag compare consumers fence drain groups verify promote           (back)
     producers first   check lag compare           fence drain groups verify promote consumers (back)
 
-Nothing is remembered: a step is done if the clusters say so. A step that is undone (a producer
+Nothing is remembered: a step is done if the clusters show it. A step that is undone (a producer
 writes again) becomes the current one again. Without a fence, step `fence` waits until producers
-have stopped. Most records are compared while producers still write, so that only the rest is left
-during the fence. The steps before the promotion of a promoted topic count as done.
+have stopped. Most records are compared while producers still write, so during the fence only the
+rest is left. If a topic is promoted, its steps before the promotion count as done.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _LEFT_OUT: Final = "left out as asked"
 _COMPARE: Final = "compare both sides record by record, as far as they are"
 _VERIFY: Final = "compare what has come since"
 _CLOCKS_MS = 5_000  # a smaller difference of clocks is not shown
-_MARGIN_S = 5.0  # of a fence: with less left, nothing is promoted any more
+_MARGIN_S = 5.0  # if a fence has less time left, nothing is promoted any more
 _BROKEN = ("stopped", "failed", "paused")
 
 
 def plan(look: Look, wishes: Wishes) -> Checklist:
-    """The same for the same look and wishes."""
+    """Returns the checklist. It depends on nothing but the look and the wishes."""
     steps: list[CutoverStep] = []
     act: Act | None = None
     for name, found in _steps(look, wishes):
@@ -56,7 +56,7 @@ def plan(look: Look, wishes: Wishes) -> Checklist:
 
 
 def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, CutoverStep]]:
-    """Lazily: what is not reached need not make sense yet."""
+    """A generator, because later steps may not make sense before they are reached."""
     promoted = set(look.topics) <= look.ended.keys()
     if over := [topic for topic, fence in look.fences.items() if fence.over]:
         text = f"the time of the fence is over: it is lifted from {', '.join(over)}"
@@ -89,8 +89,8 @@ def _steps(look: Look, wishes: Wishes) -> Iterator[tuple[str, CutoverStep]]:
 
 
 def _going(look: Look) -> Look:
-    """Without the topics whose mirrors have ended: what is on the source of those, and how long
-    their fences were to stand, is no matter to those that go on."""
+    """Returns `look` without the topics whose mirrors have ended: their records on the source and
+    the time of their fences do not matter for the others."""
     ended = look.ended
     return replace(
         look,
@@ -249,7 +249,7 @@ def _compare(look: Look, wishes: Wishes) -> CutoverStep:
 
 def _compared(found: Verified) -> CutoverStep:
     if found.bad:
-        lines = ("`causeway verify` tells each record that differs",)
+        lines = ("`causeway verify` shows each record that differs",)
         return CutoverStep(found.bad, Act.STOP, lines)
     text = f"{count(found.records, 'record')} the same on both sides"
     return CutoverStep(text, lines=(found.unsure,) if found.unsure else ())

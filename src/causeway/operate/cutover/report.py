@@ -1,5 +1,4 @@
-"""A cutover in words, also what `causeway verify` has compared; that is remembered for the next
-call."""
+"""A cutover in words, with the result of `causeway verify`, which is kept for the next call."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from causeway.operate.verify import Agreement, Progress, Report, Why
 
 _MOST_LINES: Final = 8
 _MOST_NAMES: Final = 5
-_OLD_S: Final = 24 * 3600.0  # what was the same long ago is compared again
+_OLD_S: Final = 24 * 3600.0  # results that are older are not used: the records are compared again
 
 
 def shortened(lines: Iterable[str]) -> tuple[str, ...]:
@@ -31,7 +30,7 @@ def shortened(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def named(found: Collection[str]) -> str:
-    """The first names, and how many more there are."""
+    """Returns the first names, and how many more there are."""
     more = len(found) - _MOST_NAMES
     shown = ", ".join(list(found)[:_MOST_NAMES])
     return shown + (f" and {more:,} more" if more > 0 else "")
@@ -50,7 +49,7 @@ def duration(seconds: float) -> str:
 
 
 def producer_lines(producers: Iterable[Producer], now_ms: int) -> tuple[str, ...]:
-    """A line for each producer."""
+    """Returns a line for each producer."""
     return shortened(_line(each, now_ms) for each in producers)
 
 
@@ -68,9 +67,9 @@ def _line(each: Producer, now_ms: int) -> str:
 
 
 def verified(report: Report, ends: Mapping[TopicPartition, int]) -> Verified:
-    """What a comparison has shown. `ends`: how far the mirror was when it began."""
+    """Returns the result of a comparison. `ends`: how far the mirror was when it began."""
     bad = [one for one in report.partitions if one.verdict is Agreement.DIFFERS]
-    # What comes meanwhile is compared in the end.
+    # Records that are mirrored meanwhile are compared at the end.
     left = [
         (one, each)
         for one in report.partitions
@@ -91,7 +90,7 @@ def verified(report: Report, ends: Mapping[TopicPartition, int]) -> Verified:
 
 
 def under_way(checklist: Checklist, progress: Progress) -> Checklist:
-    """With how far the comparison is."""
+    """Returns `checklist` with the progress of the comparison."""
     share = progress.done / progress.size if progress.size else 1.0
     text = f"{min(share, 1.0):.0%} compared, {progress.records:,} records are the same"
     steps = (
@@ -103,8 +102,8 @@ def under_way(checklist: Checklist, progress: Progress) -> Checklist:
 
 @contextmanager
 def memory(link: LinkSettings, topics: Collection[str]) -> Iterator[Path]:
-    """The file for `causeway verify`'s state, in the user's cache; where that cannot be written,
-    one of this call alone."""
+    """Yields the file for `causeway verify`'s state, in the user's cache. If it cannot be written
+    there, the file is for this call alone."""
     path = _in_cache(link, topics)
     if path is not None:
         yield path

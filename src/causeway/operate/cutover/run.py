@@ -1,4 +1,4 @@
-"""Carries out a cutover: looks, decides, does one thing, looks again. Keeps no state of its own."""
+"""Carries out a cutover: looks, decides, does one thing, looks again. Keeps no state."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from causeway.operate.failover import FailbackStep, failback, promote, refuse_mi
 from causeway.operate.verify import Progress, verify
 
 _POLL_S: Final = 0.25
-_REST: Final = 0.5  # times what a look took, so that waiting costs the brokers little
+_REST: Final = 0.5  # times the duration of a look: waiting must cost the brokers little
 _PROMOTE_S: Final = 30.0
-_PROMOTING_S: Final = 3 * _PROMOTE_S + LOCK_S  # waits for lag, the driver and groups
+_PROMOTING_S: Final = 3 * _PROMOTE_S + LOCK_S  # for the lag, the driver and the groups
 _WHY: Final = "cutover"
 OnLook = Callable[[Checklist, Look], None]
 
@@ -53,12 +53,13 @@ def cutover(
     wait_s: float = 600.0,
     on_look: OnLook = lambda _checklist, _look: None,
 ) -> CutoverResult:
-    """Goes on with the cutover of `topics` (names on the source; all of the link without) where the
-    clusters show that it is done; without `act` only shows that. `on_look` hears of each look.
+    """Continues the cutover of `topics` (names on the source; all of the link if there are none)
+    from the state that the clusters show. Without `act` only shows that state. `on_look` is called
+    with each look.
 
-    Waits up to `wait_s` for what takes its time, or a person. Raises ConfigError for names that are
-    unknown, with those like them, and wishes that cannot be; ConflictError if another command cuts
-    the link over; CausewayError.
+    Waits up to `wait_s` for things that take time, or for a person. Raises ConfigError for unknown
+    names, with similar names, and for wishes that are not possible; ConflictError if another
+    command cuts over the link; CausewayError.
     """
     wishes.check()
     who = who or current_user()
@@ -83,7 +84,7 @@ def cutover(
             chosen, source, target, planned, mirrors, wishes, look.fences, reverse
         )
         lock = CutoverLock(target, chosen, who)
-        time.sleep(max(0.0, AGO_S - look.still_s))  # so that it is seen who writes
+        time.sleep(max(0.0, AGO_S - look.still_s))  # shows who writes
         look = observer.look(checked)
         if not act:
             shown = plan(look, wishes)
@@ -101,7 +102,8 @@ def cutover(
 
 @dataclass
 class CutoverRun:
-    """One call that acts. `whole`: not single topics, but the link; `compared`: see memory."""
+    """One call that acts. `whole`: it is about the link and not about single topics. `compared`:
+    the file of `memory`."""
 
     settings: Settings
     observer: Observer
@@ -116,7 +118,7 @@ class CutoverRun:
     _held: set[str] = field(default_factory=set)  # topics whose fence was seen to hold everywhere
     _promoted_ms: int | None = None  # by this call
     _looked: float = 0.0
-    _in_vain = False  # the last look has changed nothing
+    _in_vain = False  # the last look changed nothing
 
     def to_end(self, look: Look, deadline: float) -> CutoverResult:
         self._looked = time.monotonic()
@@ -148,7 +150,7 @@ class CutoverRun:
             look = self.observer.look(look.checks)
 
     def _with_what_was(self, checklist: Checklist) -> Checklist:
-        """What this call has seen of steps, where the clusters do not tell any more."""
+        """Adds the earlier texts of steps whose state the clusters no longer show."""
         for step in checklist.steps:
             if step.state is StepState.DONE and step.text != BEFORE_THE_END:
                 self._seen.setdefault(step.name, step)
@@ -159,7 +161,7 @@ class CutoverRun:
         return replace(checklist, steps=tuple(steps))
 
     def _step(self, checklist: Checklist, look: Look) -> CutoverEnd | None:
-        """How the call ends; None where it goes on."""
+        """Returns how the call ends; None if it goes on."""
         self._in_vain = False
         match checklist.act:
             case Act.FINISHED:
@@ -188,18 +190,18 @@ class CutoverRun:
         time.sleep(max(_POLL_S, _REST * (time.monotonic() - self._looked)))
 
     def _is_lifted(self, look: Look) -> bool:
-        """Whether a fence of this call is gone, by whomever, or its rule on the source: it is not
-        set again unasked."""
+        """Whether a fence of this call is gone, or its rule on the source. Then this call does not
+        set it again."""
         self._held |= {topic for topic, fence in look.fences.items() if fence.everywhere}
         away = {topic for topic in self._held if topic in look.fences and look.fences[topic].gone}
         return bool(self._fenced - (look.fences.keys() - away) - look.ended.keys())
 
     def _fence(self, look: Look) -> None:
-        """Those of the topics that are not fenced."""
+        """Sets a fence for each topic without one."""
         observer, wishes = self.observer, self.wishes
         lacking = [t for t in look.topics if t not in look.ended and not look.is_fenced(t)]
-        # If all of these were fenced, brokers apply the rule late, or a person removed it by hand:
-        # setting it again would postpone its end each time. The driver's clock is known within a
+        # If all of these were fenced, brokers apply the rule late, or a person removed it by hand.
+        # Setting it again would postpone its end each time. The driver's clock is known within a
         # third of the lease.
         if self._fenced.issuperset(lacking) or not observer.knows_clock:
             self._rest()
@@ -228,7 +230,8 @@ class CutoverRun:
         self._fenced.update(lacking)
 
     def _promote(self, look: Look) -> None:
-        """Each of the topics, or the link. What comes up meanwhile is seen by the next look."""
+        """Promotes each of the topics, or the link. The next look sees changes that happen
+        meanwhile."""
         observer = self.observer
         left = look.topics.keys() - look.ended.keys() | look.unfinished
         if self.whole:
@@ -236,8 +239,8 @@ class CutoverRun:
             planned = checking.chosen(observer.link, observer.source, observer.target)
             mirrors = checking.mirrors_of(observer.link, planned)
             if new := sorted(mirrors.keys() - look.topics.keys()):
-                cause = f"topics have come since this call began, such as {new[0]}"
-                remedy = "call it again: it takes them along"
+                cause = f"topics were created since this call began, such as {new[0]}"
+                remedy = "call it again: it includes them"
                 raise PartitionsFailedError("cut over", observer.link.name, cause, remedy=remedy)
         scopes: list[str | None] = [None] if self.whole else [*sorted(left)]
         fenced = look.fences.keys() - look.ended.keys()
@@ -254,8 +257,8 @@ class CutoverRun:
         observer.groups_changed()
 
     def _promote_one(self, topic: str | None, fenced: Collection[str]) -> None:
-        """Promotes while the lock is ours and these topics are `fenced`, by the directives at the
-        time when the end is written."""
+        """Promotes if the lock is ours and these topics are `fenced`, by the directives at the time
+        when the end is written."""
 
         def guard(standing: LinkDirectives) -> None:
             self.lock.refuse_others(standing)
@@ -272,8 +275,8 @@ class CutoverRun:
         )
 
     def _begin_back(self, look: Look) -> None:
-        """The link the other way begins at the cut. It writes to the source, so the fence there is
-        over."""
+        """Has the reverse link begin at the cut. It writes to the source, so the fence there
+        ends."""
         observer = self.observer
         scopes: list[str | None] = [None] if self.whole else [*(look.topics.keys() - look.back)]
         with self.lock.writing(_PROMOTE_S * len(scopes) + LOCK_S):
@@ -291,12 +294,13 @@ class CutoverRun:
                         "begin the reverse link of",
                         f"{topic or 'all topics'} of {observer.link.name}",
                         str(found.step),
-                        remedy="`causeway failback` tells more",
+                        remedy="`causeway failback` shows more",
                     )
             self._lift(fence.record for fence in look.fences.values())
 
     def _verify(self, checklist: Checklist, look: Look) -> None:
-        """What is mirrored by now and was not compared before; no longer than the fence holds."""
+        """Compares records that are mirrored by now and were not compared before. Stops when the
+        fence ends."""
         going = [fence for topic, fence in look.fences.items() if topic not in look.ended]
         until = min((fence.record.until for fence in going), default=None)
 

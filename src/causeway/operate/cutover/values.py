@@ -1,5 +1,5 @@
-"""What a person asks of a cutover, what the clusters say, the checklist, and the result. The JSON
-has stable keys, and no secrets."""
+"""The values of a cutover: a person's wishes, the clusters' state, the checklist, and the result.
+The JSON has stable keys, and no secrets."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class FirstMover(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """`lag`: records that the mirror may be behind before anything is touched. `fence`: whether to
-    deny writing on the source, for `fence_for_s` at the most. `settle_s`: so long the source must
-    get no record to count as still. `left_groups`: groups that do not move; `reset_groups`: groups
-    that are taken back to their places if they are ahead. `verify`: compare all records before the
-    end. `back`: let the link the other way begin at the cut."""
+    """`lag`: the most records that the mirror may be behind before anything changes. `fence`:
+    whether to deny writing on the source, for `fence_for_s` at the most. `settle_s`: the time
+    without a new record after which the source counts as still. `left_groups`: groups that do not
+    move. `reset_groups`: groups that are taken back to their places if they are ahead. `verify`:
+    compare all records before the end. `back`: let the reverse link begin at the cut."""
 
     first: FirstMover = FirstMover.CONSUMERS
     lag: int = 0
@@ -43,7 +43,7 @@ class Wishes:
     back: bool = False
 
     def check(self) -> None:
-        """Raises ConfigError for values that do not fit."""
+        """Raises ConfigError for values out of range, or that contradict each other."""
         if self.lag < 0:
             raise ConfigError("cut over", f"--lag {self.lag}", "must be 0 or more")
         if not 1 <= self.fence_for_s <= _LONGEST_FENCE_S:
@@ -64,7 +64,7 @@ class CheckMark(StrEnum):
 
 
 class Check(NamedTuple):
-    """One thing that was looked at before anything is changed."""
+    """The result of one check. All checks come before the first change."""
 
     name: str
     mark: CheckMark
@@ -73,10 +73,10 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovingPartition:
-    """Of one source partition; offsets of the source, None where unknown. `readable`: its last
-    stable offset, or the high watermark where what is open is mirrored, too. `log_end`: where the
-    leader's log ended before that, with what followers have yet to copy, and no reader sees. `had`:
-    `readable` a moment before. `position`: everything before it is mirrored."""
+    """One source partition; its offsets are None if unknown. `readable`: its last stable offset, or
+    the high watermark if records of open transactions are mirrored, too. `log_end`: the end of the
+    leader's log a moment before: with records that followers have yet to copy, and that no reader
+    sees. `had`: `readable` a moment before. `position`: everything before it is mirrored."""
 
     at: TopicPartition
     state: str
@@ -89,14 +89,15 @@ class MovingPartition:
 
     @property
     def lag(self) -> int | None:
-        """Of what was there a moment before, so that it can be 0 while producers go on."""
+        """The lag behind `had`, which can be 0 while producers go on; None if unknown."""
         if self.had is None or self.position is None:
             return None
         return max(0, self.had - self.position)
 
     @property
     def left(self) -> int | None:
-        """Offsets of all that is there by now which are not mirrored, open transactions too."""
+        """The number of offsets that are not mirrored by now, with those of open transactions; None
+        if unknown."""
         if self.end is None or self.position is None:
             return None
         return max(0, self.end - self.position)
@@ -104,8 +105,8 @@ class MovingPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """Of one topic. `there`: any broker that leads one of its partitions goes by it; `everywhere`:
-    each of them does; `gone`: none of them does, and none was left out."""
+    """The fence of one topic. `there`: a broker that leads one of its partitions applies it.
+    `everywhere`: each of these brokers does. `gone`: none of them does, and all were asked."""
 
     record: FenceDirective
     there: bool
@@ -123,8 +124,8 @@ class OffsetRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """A producer. `producer_id`: None if it is not idempotent, so that it has no name. `records`:
-    how many were counted, 0 if they were not counted."""
+    """A producer. `producer_id`: None if it is not idempotent: then it has no name. `records`: the
+    number of its records, 0 if they were not counted."""
 
     topics: tuple[str, ...]
     producer_id: int | None
@@ -136,10 +137,10 @@ class Producer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovingGroup:
     """A group that has committed on the topics. `busy_there`: it has members on the target.
-    `behind`: source offsets that it has not read, None where unknown. `undone`: how many partitions
-    of the target it has no place in yet, or, unless it is at work there, an earlier one; `reason`:
-    why one is not known. `ahead`: the number of records between its place and the place that it has
-    committed on the target; if it has not read them there, it would skip them."""
+    `behind`: source offsets that it has not read, None if unknown. `undone`: in how many partitions
+    of the target it has no place yet, or an earlier one (if it has no members there). `reason`: why
+    one of its places is not known. `ahead`: the number of records between its place and its commit
+    on the target; it would skip these records if it has not read them there."""
 
     name: str
     busy_here: bool
@@ -158,8 +159,8 @@ class MovingGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """`ends`: source offsets up to which all was compared. `records`: that are the same. `bad`:
-    what differs, empty where nothing does; `unsure`: what could not be compared."""
+    """`ends`: source offsets up to which all was compared. `records`: the number of equal records.
+    `bad`: the differences, empty if there are none. `unsure`: parts that could not be compared."""
 
     ends: Mapping[TopicPartition, int]
     records: int = 0
@@ -169,35 +170,35 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What the clusters say at `at_ms`, by the clock of this machine; that of the driver that
-    leads is `ahead_ms` ahead, and measures the time of fences. `still_s`: so long nothing was
-    appended to the topics. `ended`: by topic, the directive by which its mirror has ended; of
-    those in `unfinished`, what follows from it is not done yet. `back`: the topics that
-    `reverse`, the link the other way, was started for from the cut on. `per_s`: by how many
-    records the lag shrinks. `appended`: offsets since the fence held everywhere."""
+    """The state of the clusters at `at_ms`, by the clock of this machine. The leading driver's
+    clock is `ahead_ms` ahead, and measures the time of fences. `still_s`: for this time no record
+    was appended to the topics. `ended`: the directive that has ended the mirror, by topic. Topics
+    in `unfinished` have ended, but some work that follows is not done yet. `back`: the topics that
+    `reverse`, the reverse link, mirrors from the cut on. `per_s`: how many records the lag shrinks
+    by in a second. `appended`: offsets since the fence held everywhere."""
 
     at_ms: int
-    topics: Mapping[str, str]  # by name on the source, that on the target
+    topics: Mapping[str, str]  # the name on the target, by the name on the source
     checks: tuple[Check, ...]
     places: tuple[MovingPartition, ...]
-    driver: str | None  # who leads
+    driver: str | None  # the leading driver
     fences: Mapping[str, Fence] = field(default_factory=dict)
     ended: Mapping[str, EndDirective] = field(default_factory=dict)
     unfinished: frozenset[str] = frozenset()
     reverse: str | None = None
     back: frozenset[str] = frozenset()
     groups: tuple[MovingGroup, ...] = ()
-    producers: tuple[Producer, ...] = ()  # who has written since the last look
+    producers: tuple[Producer, ...] = ()  # that have written since the last look
     still_s: float = 0.0
     appended: int = 0
     per_s: float | None = None
     verified: Verified | None = None
     ahead_ms: int = 0
-    late: tuple[Producer, ...] = ()  # producers that wrote to the source behind the cut
+    late: tuple[Producer, ...] = ()  # that wrote to the source behind the cut
 
     @property
     def behind_the_cut(self) -> dict[TopicPartition, OffsetRange]:
-        """Source offsets behind the cut, unless the link the other way wrote them."""
+        """Source offsets behind the cut, unless the reverse link wrote them."""
         found = {}
         for place in self.places:
             end = self.ended.get(place.at.topic)
@@ -209,26 +210,26 @@ class Look:
         return found
 
     def is_fenced(self, topic: str) -> bool:
-        """Whether any broker denies writing to the topic by its fence."""
+        """Whether at least one broker denies writing to the topic by its fence."""
         fence = self.fences.get(topic)
         return fence is not None and fence.there
 
     def left_ms(self, fence: FenceDirective) -> int:
-        """The time until the driver lifts it, by the driver's clock; negative if it is over."""
+        """The time until the driver lifts the fence, by the driver's clock; negative if over."""
         return fence.until - self.at_ms - self.ahead_ms
 
 
 class StepState(StrEnum):
-    """Of a step."""
+    """The state of a step."""
 
     DONE = "done"
-    NOW = "now"  # something is done, or waited for
+    NOW = "now"  # Causeway does something, or waits
     BLOCKED = "blocked"  # a person has to act
     NEXT = "next"  # comes later
 
 
 class Act(StrEnum):
-    """What is to be done now."""
+    """The next act."""
 
     WAIT = "wait"
     PERSON = "person"  # wait for a person
@@ -243,8 +244,8 @@ class Act(StrEnum):
 
 
 class CutoverStep(NamedTuple):
-    """`act`: what is to be done for it; None if it is done, or comes later. `lines`: the text below
-    the step. `left_s`: the expected time, if known."""
+    """`act`: the act that the step needs; None if it is done, or comes later. `lines`: the text
+    below the step. `left_s`: the expected time, if known."""
 
     text: str
     act: Act | None = None
@@ -268,7 +269,7 @@ class CutoverEnd(StrEnum):
     """How a call ended."""
 
     DONE = "done"
-    SHOWN = "shown"  # nothing was to be changed
+    SHOWN = "shown"  # the call was not to change anything
     BLOCKED = "blocked"  # a person has to act
     LIFTED = "lifted"  # the fence's time was over
     TIMEOUT = "timeout"
@@ -276,8 +277,8 @@ class CutoverEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverResult:
-    """`pause_ms`: how long no producer could write, from the fence, or the last record seen, to the
-    promotion; None if that is not known. `through`: the producers that wrote through the fence."""
+    """`pause_ms`: how long no producer could write: from the fence, or from the last record, to the
+    promotion; None if unknown. `through`: the producers that wrote in spite of the fence."""
 
     link: LinkSettings
     wishes: Wishes
@@ -289,8 +290,8 @@ class CutoverResult:
 
 
 def result_json(result: CutoverResult) -> dict[str, Any]:
-    """Offsets are of the source; null means unknown. `fenced_until_ms` is by the clock of the
-    leading driver, which is `driver_clock_ahead_ms` ahead of this machine's."""
+    """Returns JSON. Offsets are of the source; null means unknown. `fenced_until_ms` is by the
+    clock of the leading driver, which is `driver_clock_ahead_ms` ahead of this machine's."""
     look = result.look
     return picked(
         result,

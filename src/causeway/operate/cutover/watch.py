@@ -1,4 +1,4 @@
-"""Watches the source over several looks: its writers, how long it is still, and the lag."""
+"""Watches the source over several looks: who writes, for how long it is still, and the lag."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from causeway.model import TopicPartition
 from causeway.operate.cutover.values import OffsetRange, Producer
 from causeway.records import CONTROL, HEADER, MAGIC, MAGIC_AT, NO_PRODUCER
 
-AGO_S: Final = 2.0  # so old are the ends that lag is measured by
-_RATE_S = 20.0  # over so long the lag's change is measured
-_NAMED_S = 10.0  # a producer is named for so long after its last write
+AGO_S: Final = 2.0  # the age of the ends that the lag is measured by
+_RATE_S = 20.0  # the time over which the change of the lag is measured
+_NAMED_S = 10.0  # a producer is shown for this time after its last write
 Ends = Mapping[TopicPartition, int]
 
 
 class SourceWatch:
-    """Of the chosen partitions. Not thread-safe."""
+    """Watches the chosen partitions. Not thread-safe."""
 
     def __init__(self, source: Cluster) -> None:
         self._source = source
@@ -44,9 +44,9 @@ class SourceWatch:
         self._through: dict[TopicPartition, OffsetRange] = {}
 
     def see(self, ends: Ends, readable: Ends, tails: Ends, *, fenced: bool) -> None:
-        """High watermarks and what can be read, by now, and where leaders' logs ended before;
-        whether the fence holds everywhere. As long as followers have yet to copy something, it does
-        not stand still: that is still to come for readers."""
+        """Notes the high watermarks `ends`, the `readable` ends, and `tails`, the ends of leaders'
+        logs a moment before. `fenced`: the fence holds everywhere. While followers have yet to copy
+        records, the source is not still: readers have yet to see these records."""
         now = time.monotonic()
         grown = [at for at, end in ends.items() if self._ends.get(at, end) != end]
         first = [at for at in ends if at not in self._ends]
@@ -67,12 +67,12 @@ class SourceWatch:
                 self._through[at] = OffsetRange(start, self._ends[at])
 
     def had(self, at: TopicPartition) -> int | None:
-        """What could be read a moment ago."""
+        """The offset up to which the partition could be read a moment ago."""
         return self._readable[0][1].get(at) if self._readable else None
 
     @property
     def still_s(self) -> float:
-        """How long nothing was appended, as far as has been seen."""
+        """Seconds since the last append that was seen."""
         return time.monotonic() - self._changed_at
 
     @property
@@ -83,12 +83,12 @@ class SourceWatch:
 
     @property
     def through(self) -> Mapping[TopicPartition, OffsetRange]:
-        """The offsets that were written while the fence held everywhere, also if the fence was
+        """The offsets that were written while the fence held everywhere, even if the fence has been
         lifted since."""
         return self._through
 
     def per_s(self, lag: int) -> float | None:
-        """By how many records a second the lag, which is this by now, has shrunk."""
+        """Returns how many records the lag shrinks by in a second. `lag`: the present lag."""
         now = time.monotonic()
         self._lags.append((now, lag))
         while self._lags[0][0] < now - _RATE_S:
@@ -97,7 +97,7 @@ class SourceWatch:
         return (before - lag) / (now - begun) if now - begun >= 1 else None
 
     def producers(self) -> tuple[Producer, ...]:
-        """Who has written lately."""
+        """Returns the producers that have written lately."""
         now = time.monotonic()
         by_id: dict[int | None, list[tuple[TopicPartition, int]]] = defaultdict(list)
         for (at, producer), (seen, stamp) in self._movers.items():
@@ -119,7 +119,7 @@ class SourceWatch:
     def _name(
         self, grown: Collection[TopicPartition], first: Collection[TopicPartition], now: float
     ) -> None:
-        """Notes who has appended to those that have grown."""
+        """Notes which producers have appended to the partitions that have grown."""
         places = [*grown, *first]
         if not places:
             return
@@ -134,11 +134,11 @@ class SourceWatch:
             still, ended = opened.get(at), self._open.get(at, 0)
             self._open[at] = len(still) if isinstance(still, tuple) else 0
             if before is None:
-                continue  # what was before is not going on
+                continue  # earlier records do not show who goes on
             moved = [each for each in there if before.get(each.producer_id) != each.last_sequence]
             for each in moved:
                 self._movers[at, each.producer_id] = now, each.last_timestamp
-            # The end of a transaction is a record too, by the broker itself.
+            # The broker itself writes the end of a transaction as a record.
             if not moved and not ended:
                 self._movers[at, None] = now, int(time.time() * 1000)
 
@@ -149,8 +149,8 @@ _MOST_BYTES: Final = 32 * 1024 * 1024  # of a partition: enough to find the prod
 def writers(
     source: Cluster, stretches: Mapping[TopicPartition, OffsetRange]
 ) -> tuple[Producer, ...]:
-    """One for each producer id, and one for all producers without an id. A partition that cannot be
-    read adds none."""
+    """Returns one value for each producer id, and one for all producers without an id. A partition
+    that cannot be read adds none."""
     found: dict[int | None, Producer] = {}
     for at, stretch in stretches.items():
         with suppress(CausewayError):
@@ -183,8 +183,8 @@ def _read(
 
 
 def _header(batch: memoryview) -> tuple[int | None, int, int]:
-    """A batch's producer id, its number of records, and the newest one's time. The markers that a
-    broker writes at the end of a transaction do not count as records."""
+    """Returns a batch's producer id, its number of records, and the time of the newest record. The
+    markers that a broker writes at the end of a transaction do not count as records."""
     if batch[MAGIC_AT] < MAGIC:
         return None, 1, -1
     fields = HEADER.unpack_from(batch)
@@ -195,7 +195,8 @@ def _header(batch: memoryview) -> tuple[int | None, int, int]:
 
 
 def transactional_names(source: Cluster, producers: Collection[int]) -> Mapping[int, str]:
-    """Empty on Kafka before 3.0, and without permission: the ids must suffice."""
+    """Returns the names by id. Empty before Kafka 3.0, and without permission: then the ids must
+    suffice."""
     try:
         return transactional_ids(source, list(producers)) if producers else {}
     except CausewayError:

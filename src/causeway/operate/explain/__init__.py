@@ -1,8 +1,8 @@
 """Explains why a topic, partition or group is mirrored or synced, or why not.
 
-rules.py    an explanation, which key of the file decided, and what to change there: pure
-topics.py   from the facts of a topic to its explanation: pure
-groups.py   the same for a group
+rules.py    an explanation, the key of the file that decided, and how to change it: pure
+topics.py   makes the explanation of a topic from its facts: pure
+groups.py   does the same for a group
 known.py    explains a name on each link by the facts, as far as its clusters answer
 """
 

@@ -1,4 +1,4 @@
-"""Explains from the facts of a consumer group why it is synced, or why not. Pure."""
+"""Explains, from the facts of a consumer group, why it is synced, or why not. Pure."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _READ_THEM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """`source`, `target`: the group in each cluster's list; None: not listed, or (`asked_source`,
-    `asked_target`) the cluster was not asked. `commits`: on the source, or why they cannot be read;
-    `there`: on the target. `ended`: the partitions whose mirror was promoted or failed over.
-    `task`: the driver's last round. `ahead`: the least number of records that the group would skip
-    after a move, see operate/ahead.py."""
+    """`source`, `target`: the group in each cluster's list. None: it is not in the list, or
+    (`asked_source`, `asked_target`) the cluster was not asked. `commits`: on the source, or why
+    they cannot be read. `there`: on the target. `ended`: the partitions whose mirror was promoted
+    or failed over. `task`: the driver's last round. `ahead`: the least number of records that the
+    group would skip after a move, see operate/ahead.py."""
 
     source: GroupListing | None = None
     asked_source: bool = False
@@ -73,7 +73,7 @@ class _GroupAnswer(NamedTuple):
 
 
 def explain_group(link: LinkSettings, group: str, facts: GroupFacts) -> Explanation:
-    """Why `link` carries over the offsets of `group`, or why not."""
+    """Explains why `link` carries over the offsets of `group`, or why not."""
     verdict, reason, rule = decide(link, group)
     places = list(_places(link, group, facts))
     found = _by_file(link, group, verdict, reason, rule) or _by_clusters(link, group, facts, places)
@@ -94,7 +94,7 @@ def explain_group(link: LinkSettings, group: str, facts: GroupFacts) -> Explanat
 
 
 def decide(link: LinkSettings, group: str) -> tuple[Verdict, str, DecidingRule]:
-    """The decision of the file's filters on `group`."""
+    """Returns the decision of the file's filters on `group`."""
     return by_name(group, link.control.groups, link.control.groups_exclude, "groups")
 
 
@@ -210,13 +210,13 @@ def _synced(
 
 
 def read_again(target: str, most: int) -> str:
-    """Continues a text about a group that is synced, if programs write to both clusters."""
+    """Continues a text about a synced group, if programs write to both clusters."""
     many = f"{most:,} record{'' if most == 1 else 's'}"
     return f"; on {target} it would read at most {many} again" if most else ""
 
 
 def _sync_on(link: LinkSettings) -> tuple[tuple[str], FileRule]:
-    """What to do for offsets to be committed, and the rule that decided."""
+    """Returns how to have offsets committed, and the rule that decided."""
     by = rules.of_key(link, _SYNC)
     return (f"for offsets to be committed on the target: {by.key} = true",), by
 
@@ -224,8 +224,8 @@ def _sync_on(link: LinkSettings) -> tuple[tuple[str], FileRule]:
 def _places(
     link: LinkSettings, group: str, facts: GroupFacts
 ) -> Iterator[tuple[TopicPartition, str | None]]:
-    """The mirrored partitions with a commit of the group, each with the reason if its offset on the
-    target is not known."""
+    """Yields the mirrored partitions with a commit of the group, each with the reason if its offset
+    on the target is not known."""
     if facts.commits is None or isinstance(facts.commits, CausewayError):
         return
     for at, committed in sorted(facts.commits.items()):

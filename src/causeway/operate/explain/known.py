@@ -1,5 +1,5 @@
 """Explains a name from the clusters alone. No driver has to run. If a cluster does not answer, the
-explanation says what is missing."""
+explanation names the missing parts."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class _Subject(NamedTuple):
 def explain(
     settings: Settings, name: str, *, kind: SubjectKind | None = None, link: str | None = None
 ) -> tuple[Explanation, ...]:
-    """Why `name` is mirrored or synced, or not, on each link of the file, or on `link`. `name` is a
-    topic (name on the source), a partition (`orders-3`) or a group. Without `kind`, every kind that
-    has this name is explained.
+    """Explains why `name` is mirrored or synced, or not, on each link of the file, or on `link`.
+    `name` is a topic (name on the source), a partition (`orders-3`) or a group. Without `kind`,
+    every kind that has this name is explained.
 
     Raises ConfigError if no cluster knows the name (with similar names), or if no topic or group
-    can have it. If a cluster does not answer, the reason is in `Explanation.unknown`.
+    can have it. If a cluster does not answer, `Explanation.unknown` has the reason.
     """
     links = links_of(settings, link, "explain")
     kinds = [kind] if kind is not None else list(SubjectKind)
@@ -75,7 +75,7 @@ def explain(
     with clusters() as connect:
         away = silent_clusters(links, connect)
         found = [Known(each, settings, connect, away) for each in links]
-        # Each link is asked: if one cannot answer, that is known afterwards.
+        # Asks every link, because this also shows which links cannot answer.
         has = {one: [each.has(*one) for each in found] for one in _subjects(name, possible)}
         subjects = [one for one in has if any(has[one])]
         if not subjects:
@@ -152,9 +152,9 @@ def _would(link: LinkSettings, name: str, *, group: bool) -> str:
 
 
 class Known:
-    """The facts of one link, as long as its clusters answer. `unknown`: requests that failed, and
-    why. `silent`: clusters, by alias, that do not answer and are not asked. If another cluster does
-    not answer, it is waited for once."""
+    """The facts of one link, as long as its clusters answer. `unknown`: failed requests with their
+    reasons. `silent`: the aliases of clusters that do not answer and are not asked. If another
+    cluster does not answer, it is waited for only once."""
 
     def __init__(
         self,
@@ -184,7 +184,8 @@ class Known:
         return not self.unknown
 
     def _try(self, alias: str, what: str, ask: Callable[[Cluster], T]) -> T | None:
-        """The answer of `alias`; None if the request failed, with the reason in `unknown`."""
+        """Returns the answer of `alias`; None if the request failed, with the reason in
+        `unknown`."""
         if alias in self._silent:
             return None
         link = self.link
@@ -220,14 +221,14 @@ class Known:
         return self._groups or ()
 
     def upstream(self, name: str) -> str | None:
-        """The source topic whose mirror is `name`; None if there is none."""
+        """Returns the source topic whose mirror is `name`; None if there is none."""
         claimed = (
             at.topic
             for at, progress in self.contents.partitions.items()
             if any(outlet.topic == name and outlet.routed is None for outlet in progress.outlets)
         )
         found = next(claimed, None) or self.link.upstream(name)
-        # The explanation will say that the topic is left out.
+        # If there is one, the explanation says that the topic is left out.
         return found or self.link.upstream_by_policy(name)
 
     @property
@@ -260,7 +261,7 @@ class Known:
         facts = TopicFacts(
             there=metadata is not None if topic in self._metadata else None,
             hidden=str(metadata.error) if metadata is not None and hidden else None,
-            # As the last driver recorded them.
+            # The state that the last driver recorded.
             partitions=tuple(
                 by_progress(self.link, one)
                 for at, one in sorted(self.contents.partitions.items())
@@ -299,8 +300,8 @@ class Known:
     def groups(
         self, names: Sequence[str], listed: Mapping[str, GroupListing] | None
     ) -> tuple[Explanation, ...]:
-        """Explains all `names`, with one request for all. `listed`: the source's groups, None: not
-        known."""
+        """Explains all `names`, with one request for all. `listed`: the source's groups; None if
+        they are not known."""
 
         def commits(cluster: Cluster) -> Mapping[str, Commits | CausewayError]:
             return cluster.committed_offsets_of(names)

@@ -1,5 +1,5 @@
-"""An explanation, and its rule: the key of the file that decided on a name, its place, and how to
-change it. Pure."""
+"""An explanation, and its rule: the key of the file that decided on a name, the place of the key,
+and how to change it. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SubjectKind(StrEnum):
 
 
 class Code(StrEnum):
-    """Answers besides those of `filters.Verdict`, `control.LeftOutReason` and the states."""
+    """The answers besides `filters.Verdict`, `control.LeftOutReason` and the states."""
 
     MISSING = "missing"  # the source has no such topic or group
     DELETED = "deleted"  # the source had the topic
@@ -39,7 +39,7 @@ class Code(StrEnum):
     PROBLEM = "problem"  # the target cannot take the topic
     PLANNED = "planned"  # the topic will be mirrored
     UNKNOWN = "unknown"  # a cluster did not answer
-    OFF = "off"  # the file asks for nothing about groups
+    OFF = "off"  # the file has groups switched off
     NO_OFFSETS = "no-offsets"
     CHECKPOINTS_ONLY = "checkpoints-only"  # by the file, nothing is committed on the target
     NOT_YET = "not-yet"
@@ -49,9 +49,9 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRule:
-    """The key that decided. `pattern`: the pattern in the key's list, None if there is none.
-    `place`: the key in the file with its line; None: the file does not set the key, so the default
-    counts."""
+    """The key that decided. `pattern`: the pattern in the key's list; None if there is none.
+    `place`: the key in the file, with its line; None if the file does not set the key: then the
+    default counts."""
 
     key: str
     pattern: str | None
@@ -72,9 +72,9 @@ class Fact:
 class Explanation:
     """The explanation of one name on one link. `code`: the answer for programs: a state, a
     filters.Verdict, a control.LeftOutReason or a Code. `done`: whether the topic is mirrored, or
-    the group synced as the file says; None: not known. `rule` None: no key of the file decided.
+    the group synced as the file says; None if unknown. `rule`: None if no key of the file decided.
     `target`: the name on the target. `since_ms`: the latest possible beginning of this state.
-    `unknown`: requests that failed, and why."""
+    `unknown`: failed requests with their reasons."""
 
     link: str
     kind: SubjectKind
@@ -91,25 +91,25 @@ class Explanation:
 
 
 def as_json_of(one: Explanation) -> dict[str, Any]:
-    """JSON for `--json` and the API: stable keys; null means unknown."""
+    """Returns JSON for `--json` and the API: stable keys; null means unknown."""
     found: dict[str, Any] = msgspec.to_builtins(one)
     return found
 
 
 def in_file(link: LinkSettings, rule: DecidingRule | None) -> FileRule | None:
-    """`rule` with its place in the file."""
+    """Returns `rule` with its place in the file."""
     if rule is None:
         return None
     return FileRule(key=rule.key, pattern=rule.pattern, place=link.places.get(rule.key))
 
 
 def of_key(link: LinkSettings, key: str) -> FileRule:
-    """The rule of a key without a list."""
+    """Returns the rule of a key without a list."""
     return FileRule(key=key, pattern=None, place=link.places.get(key))
 
 
 def change(link: LinkSettings, name: str, verdict: Verdict, rule: FileRule | None) -> Iterator[str]:
-    """How to change the file so that the name is not left out."""
+    """Yields how to change the file so that the name is not left out."""
     match verdict:
         case Verdict.NOT_INCLUDED if rule is not None:
             yield f"to have it mirrored, add it to {_named(rule)}"
@@ -146,7 +146,7 @@ def _named(rule: FileRule) -> str:
 
 
 def _parts(name: str, patterns: Sequence[Pattern]) -> Iterator[str]:
-    """Patterns that match only a part of the name, or the name in other case."""
+    """Yields the patterns that match only a part of the name, or the name in another case."""
     for pattern in patterns:
         if _matches(f".*(?:{pattern.pattern}).*", name):
             yield f"{pattern.pattern} matches only a part of the name; it must match the whole name"
@@ -162,7 +162,7 @@ def _matches(text: str, name: str) -> bool:
 
 
 def naming(link: LinkSettings, decision: TopicDecision) -> Fact:
-    """The rule that gives the name on the target."""
+    """Returns the rule that gives the name on the target."""
     policy = link.policy
     if decision.renamed is not None:
         place = link.places.get(RENAME, RENAME)
@@ -180,7 +180,7 @@ def naming(link: LinkSettings, decision: TopicDecision) -> Fact:
 
 
 def transform(link: LinkSettings, topic: str) -> Fact | None:
-    """The transform of the topic's records."""
+    """Returns the transform of the topic's records."""
     found = link.transform_of(topic)
     if found is None:
         return None
@@ -193,14 +193,14 @@ def transform(link: LinkSettings, topic: str) -> Fact | None:
 
 
 def treatment(link: LinkSettings, topic: str) -> Iterator[Fact]:
-    """The treatments of each record of the topic."""
+    """Yields the treatments of each record of the topic."""
     for step in link.treatments_of(topic):
         key = {"skip-header": SKIP_HEADER, "provenance": PROVENANCE}.get(step.kind, step.kind)
         yield Fact("each record", f"{step.text} ({link.places.get(key, key)})")
 
 
 def offsets(link: LinkSettings, topic: str) -> Fact | None:
-    """The rule that lets the topic keep its offsets."""
+    """Returns the rule by which the topic keeps its offsets."""
     if not link.preserves(topic):
         return None
     key = "causeway.offsets"
@@ -218,7 +218,7 @@ def _after(link: LinkSettings, one: TransformSettings) -> Sequence[TransformSett
 
 
 def same_target(link: LinkSettings, target: str, links: Sequence[LinkSettings]) -> Iterator[Fact]:
-    """Other flows of the file that write to the same topic."""
+    """Yields other flows of the file that write to the same topic."""
     for other in links:
         if other.name == link.name or other.target.bootstrap != link.target.bootstrap:
             continue

@@ -1,4 +1,4 @@
-"""Explains from the facts of a topic why it is mirrored, or why not. Pure."""
+"""Explains, from the facts of a topic, why it is mirrored, or why not. Pure."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _MOST_LINES: Final = 10  # of partitions with a state and reason of their own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """`there`: whether the source has the topic, None: unknown. `hidden`: why the source does not
-    show it. `standing`: the directives of the link. `problems`: why the target cannot take the
-    topic, or only with differences. `unknown`: requests that failed, and why."""
+    """`there`: whether the source has the topic; None if unknown. `hidden`: why the source does not
+    show it. `standing`: the directives of the link. `problems`: why the target cannot have the
+    topic, or only with differences. `unknown`: failed requests with their reasons."""
 
     there: bool | None = None
     hidden: str | None = None
@@ -51,8 +51,8 @@ def explain_topic(
     partition: int | None = None,
     links: Sequence[LinkSettings] = (),
 ) -> Explanation:
-    """Why `link` mirrors `topic`, or one of its partitions, or why not. `links`: all links of the
-    file, to find others that write to the same target topic."""
+    """Explains why `link` mirrors `topic`, or one of its partitions, or why not. `links`: all links
+    of the file, to find others that write to the same target topic."""
     decision = link.decide_topic(topic)
     known = [one for one in facts.partitions if partition in (None, one.partition)]
     code, done, answer = _answer(link, decision, facts, known)
@@ -133,8 +133,8 @@ def _reached(known: Sequence[PartitionStatus]) -> str:
 
 
 def _asked(standing: LinkDirectives, scope: Scope) -> Iterator[Directive]:
-    """The directives that apply to `scope` or to its parts; of the pauses that cover it, only
-    the effective one."""
+    """Yields the directives that apply to `scope` or to its parts. Of the pauses that cover it,
+    only the effective one."""
     pause = standing.pause_of(scope)
     if pause is not None:
         yield pause
@@ -161,7 +161,7 @@ def _fact(directive: Directive) -> Fact:
 
 
 def _states(known: Iterable[PartitionStatus]) -> Iterator[Fact]:
-    """One line for all partitions with the same state and reason."""
+    """Yields one line for all partitions with the same state and reason."""
     alike: dict[tuple[str, str | None], list[PartitionStatus]] = defaultdict(list)
     for one in known:
         alike[one.state, one.reason].append(one)
@@ -232,5 +232,5 @@ def _options(scope: Scope) -> str:
 
 
 def stamp(at_ms: int) -> str:
-    """`2026-01-31T12:00:00Z`."""
+    """Returns a text like `2026-01-31T12:00:00Z`."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,8 +1,8 @@
-"""The dry run: what `causeway run` would mirror, create and change.
+"""The dry run: the topics that `causeway run` would mirror, create and change.
 
-planning.py         asks the clusters of every link, and decides by the code of the driver
-offsets.py          what keeping offsets needs, and lacks
-starts.py           where a run would start each partition
+planning.py         asks the clusters of every link, and decides with the code of the driver
+offsets.py          the rights that keeping offsets needs, and that are missing
+starts.py           the offset at which a run would start each partition
 transforms.py       the transforms of the file, checked by Spark
 internal_topics.py  the topics that a run creates besides the mirrors
 conflicts.py        loops, and topics that other flows write as well

@@ -1,8 +1,8 @@
 """Finds conflicts with other flows: loops, and target topics that other flows write as well.
 
-Flows of other files show in their progress topics on their targets: with their sources and the
-names of their mirrors. Loops over a third cluster do not show there. Loops within one file are
-found when the file is read (config/reading/circles.py).
+The progress topics on a cluster show the flows of other files: their sources and the names of their
+mirrors. They do not show loops over a third cluster. Loops within one file are found when the file
+is read (config/reading/circles.py).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SHOWN: Final = 3  # topics in a message
 def loops(
     link: LinkSettings, source: Cluster, target: Cluster, names: Collection[str]
 ) -> Iterator[str]:
-    """A warning for each flow of another file that brings topics to the source which the link would
-    mirror back. `names`: all topics on the source."""
+    """Yields a warning for each flow of another file that brings topics to the source which the
+    link would mirror back. `names`: all topics on the source."""
     if link.has_provenance or link.way_back or target.cluster_id is None:
         return  # headers show the origin of a record, or nothing is mirrored back without a request
     for name in sorted(names):
@@ -61,7 +61,8 @@ def loops(
 
 
 def with_other_writers(links: Sequence[LinkPlan]) -> tuple[LinkPlan, ...]:
-    """`links`, each with what follows from other links of the file that write to its target topics.
+    """Returns `links` with the consequences of other links of the file that write to the same
+    target topics.
 
     A link with `sole.writer` gets a problem for each such topic, because a record of another
     writer stops the partition. A link that commits offsets of groups gets a note."""

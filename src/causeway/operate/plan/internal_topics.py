@@ -29,7 +29,7 @@ class OwnTopic:
 
 
 class _Wanted(NamedTuple):
-    """`made`: a run creates the topic; otherwise it is checked only if it exists. `compacted`: the
+    """`made`: a run creates the topic; if False, it is checked only if it exists. `compacted`: the
     topic must be compacted, and have this number of `partitions` (None: any number)."""
 
     client: ClientSettings
@@ -45,8 +45,8 @@ def plan(
     connect: Connect,
     silent: Mapping[str, CausewayError] = MappingProxyType({}),
 ) -> tuple[OwnTopic, ...]:
-    """Sorted by cluster and name. `silent`: why clusters do not answer, by alias; they are not
-    asked. Raises no CausewayError."""
+    """Returns the topics by cluster and name. `silent`: why clusters do not answer, by alias; they
+    are not asked. Raises no CausewayError."""
     own: dict[tuple[str, str], OwnTopic] = {}
     wanted = [each for link in settings.links for each in _of_link(link)]
     wanted += (
@@ -94,7 +94,7 @@ def _of_link(link: LinkSettings) -> Iterator[_Wanted]:
 
 
 def _mirrors(each: _Wanted, settings: Settings) -> Iterator[_Wanted]:
-    """The mirrors of the topic, after it was created."""
+    """Yields the mirrors of a topic that a run creates."""
     for link in settings.links:
         mirror = link.decide_topic(each.topic).target_name
         if link.source.alias == each.client.alias and mirror is not None:

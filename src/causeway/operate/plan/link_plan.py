@@ -46,9 +46,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlan:
-    """`error`: a cluster of the link does not answer. Then the plan has no topics, and also if
-    brokers lack a required API. `problems`: for a person to solve; `notes`: facts that an operator
-    should know before a run."""
+    """`error`: a cluster of the link does not answer. Then the plan has no topics. It has none
+    either if brokers lack a required API. `problems`: for a person to solve. `notes`: facts that an
+    operator should know before a run."""
 
     link: LinkSettings
     mirrored: tuple[MirroredTopic, ...] = ()
@@ -59,7 +59,7 @@ class LinkPlan:
     new_progress_topic: str | None = None  # None: it exists, because the link has run before
     transforms: tuple[TransformPlan, ...] = ()  # in the file's order
     subjects: tuple[Due, ...] = ()
-    # Partitions whose records went through another transform so far, and the consequence.
+    # Partitions whose records have gone through another transform so far, and the consequence.
     changed: tuple[tuple[TopicPartition, str], ...] = ()
     offsets: OffsetsPlan = field(default_factory=OffsetsPlan)
     problems: tuple[TopicProblem, ...] = ()

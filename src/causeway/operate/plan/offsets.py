@@ -1,4 +1,4 @@
-"""Finds how a run keeps the offsets of topics, and which rights it lacks for that."""
+"""Finds how a run keeps the offsets of topics, and which rights are missing for that."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ROUTES: Final = {"topic", "partition"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptOffsets:
-    """Of one topic: how many offsets of its partitions are filled at the beginning, and about how
-    many seconds that takes. `sees_filler`: read_uncommitted consumers may see filler."""
+    """One topic: how many offsets of its partitions are filled at the beginning, and about how many
+    seconds that takes. `sees_filler`: read_uncommitted consumers may see filler."""
 
     topic: str
     fills: int
@@ -118,8 +118,8 @@ def _lacking(
     kept: Sequence[KeptOffsets],
     there: Collection[str],
 ) -> Iterator[TopicProblem]:
-    """A problem for each right that filling needs and the target denies. Topics that do not exist
-    yet have no rights that could be asked for."""
+    """Yields a problem for each right that filling needs and the target denies. Topics that do not
+    exist yet cannot be asked about."""
     alias = link.target.alias
     filled = {each.topic for each in kept if each.fills}
     names = {t.target: t.source for t in topics if t.source in filled and t.target_id is not None}
@@ -134,7 +134,7 @@ def _lacking(
                     remedy=f"grant DELETE on {name}",
                 ),
             )
-    # Asking for an id creates the topic of all ids if it does not exist.
+    # Asking for an id creates the topic of all ids if it does not exist yet.
     if _TRANSACTIONS in there and denies_transactional_id(target, f"{link.offsets_id}.fill"):
         yield TopicProblem(
             topic=link.name,

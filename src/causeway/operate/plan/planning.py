@@ -1,4 +1,4 @@
-"""Plans a run: what `causeway run` would mirror, create and change, by the code of the driver."""
+"""Plans a run with the code of the driver: what `causeway run` would mirror, create and change."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def plan(settings: Settings, on_step: OnStep = lambda _: None) -> Plan:
     """Asks the clusters of every link and decides; writes nothing. Spark on this machine checks the
     transforms first. `on_step` is called with each step that takes time.
 
-    Clusters that do not answer are waited for in parallel; the other links still have their plans.
+    It waits in parallel for clusters that do not answer; the other links still get their plans.
     Raises ConfigError for transforms that cannot be used, UnreachableError if no link's clusters
-    answer, another CausewayError if a request to a cluster fails. `LinkPlan.problems` lists
+    answer, another CausewayError if a request to a cluster fails. `LinkPlan.problems` has the
     problems of single topics, partitions and ACLs.
     """
     checks = transforms.check(settings, on_step)
@@ -162,7 +162,7 @@ def _plan_configs(
 def _plan_acls(
     source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic], link: LinkSettings
 ) -> AclPlan:
-    """`run` mirrors records without permission to read ACLs, so that is a problem, not an error."""
+    """A problem and not an error, because `run` mirrors records without the right to read ACLs."""
     if not (link.control.sync_topic_acls_enabled or link.control.read_only_mirrors):
         return AclPlan()
     try:
@@ -178,7 +178,8 @@ def _plan_acls(
 def _lost(
     planned: TopicPlan, contents: ProgressContents, link: LinkSettings
 ) -> dict[Change, CausewayError]:
-    """Missing target topics that had records of the mirror: `run` does not create them again."""
+    """Returns missing target topics that had records of the mirror: `run` does not create them
+    again."""
     begun = {
         outlet.topic for progress in contents.partitions.values() for outlet in progress.outlets
     }

@@ -1,4 +1,4 @@
-"""Finds where a run would start each partition, by the code of the driver."""
+"""Finds the offset at which a run would start each partition, with the code of the driver."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _IDS = "__transaction_state"
 class How(StrEnum):
     BEGIN = "begin"
     GO_ON = "go on"
-    SEARCH = "search"  # after the source record that the target ends with
+    SEARCH = "search"  # for the target's last record in the source
     STOP = "stop"
 
 
@@ -49,7 +49,7 @@ class How(StrEnum):
 class Start:
     """`offset`: the first source record that would be mirrored; None if only a search or an
     operator can decide. `first` and `end`: of the source log. `fills`: offsets to fill before the
-    first record, so that it has its own."""
+    first record, so that it gets its own offset."""
 
     topic: str
     partition: int
@@ -67,8 +67,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """`problems`: partitions that could not be read, and those that would stop. `notes`: facts that
-    are not known before a run."""
+    """`problems`: partitions that could not be read, or that would stop. `notes`: facts that only a
+    run can show."""
 
     partitions: tuple[Start, ...] = ()
     problems: tuple[TopicProblem, ...] = ()
@@ -169,7 +169,7 @@ def plan(
     if uncertain:
         notes = (
             f"if {link.name} has mirrored before, its progress topic {link.progress_topic} is lost:"
-            f" then a run stops what has data on the target already"
+            f" then a run stops topics that have data on the target already"
             f" ({', '.join(sorted(uncertain))})",
         )
     notes += _foreign_before(link, wanted, places, contents, taken_over)
@@ -193,14 +193,14 @@ def _start_of(decision: Decision) -> tuple[How, int | None]:
 def _progress_lost(
     sides: Sides, link: LinkSettings, contents: ProgressContents, there: Collection[str]
 ) -> bool | None:
-    """Whether the progress topic was lost, as the last driver found or the first one will find (see
-    daemon.leadership); None if only a run can find out."""
+    """Returns whether the progress topic was lost: the last driver has found this, or the first one
+    will find it (see daemon.leadership). None if only a run can find out."""
     noted = [lease.progress_lost for lease in contents.leases if lease.progress_lost is not None]
     if noted:
         return noted[-1]
     if link.delivery != "exactly-once":
         return False
-    # Asking for an id creates the topic of all ids if it does not exist.
+    # Asking for an id creates the topic of all ids if it does not exist yet.
     return sides.target.knows_transactional_id(link.transactional_id) if _IDS in there else None
 
 
@@ -211,7 +211,7 @@ def _foreign_before(
     contents: ProgressContents,
     taken_over: set[TopicPartition],
 ) -> tuple[str, ...]:
-    """A note for each target topic that had records before the mirror. `taken_over`: source
+    """Returns a note for each target topic that had records before the mirror. `taken_over`: source
     partitions whose records another tool has copied."""
     if link.sole_writer or link.reverse or not link.control.sync_group_offsets_enabled:
         return ()
@@ -237,8 +237,8 @@ def _foreign_before(
 def groups_both_ways(
     link: LinkSettings, contents: ProgressContents, on_source: Collection[str]
 ) -> Iterator[str]:
-    """Where groups go on if programs write the topics on both clusters, and the price. `on_source`:
-    the names of all topics there."""
+    """Yields where groups go on if programs write the topics on both clusters, and the price.
+    `on_source`: the names of all topics on the source."""
     control, source, target = link.control, link.source.alias, link.target.alias
     if not link.reverse or not (
         control.emit_checkpoints_enabled or control.sync_group_offsets_enabled

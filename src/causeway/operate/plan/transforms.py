@@ -13,10 +13,10 @@ from causeway.operate.try_transform import OnStep, local_spark, prepared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformPlan:
-    """`topics`: the source topics that are mirrored through the transform; `sql`: what Spark runs,
-    None for a Python function; `replaces`: the parts of a record that it replaces; `multiplies`:
-    whether it may make several records of one; `without_spark`: whether workers treat plain records
-    themselves, see docs/decisions/0058."""
+    """`topics`: the source topics that are mirrored through the transform. `sql`: the query that
+    Spark runs; None for a Python function. `replaces`: the parts of a record that it replaces.
+    `multiplies`: whether it may make several records of one. `without_spark`: whether workers treat
+    plain records without Spark, see docs/decisions/0058."""
 
     settings: TransformSettings
     topics: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ Checks = Mapping[tuple[str, str], TransformPlan]
 
 
 def check(settings: Settings, on_step: OnStep) -> Checks:
-    """Spark parses every transform of the file. `on_step` is called with each step. Without
+    """Has Spark parse every transform of the file. `on_step` is called with each step. Without
     transforms, Spark is not started. Raises one ConfigError for all errors."""
     wanted = [(link.name, each) for link in settings.links for each in link.transforms]
     if not wanted:
@@ -76,7 +76,7 @@ def check(settings: Settings, on_step: OnStep) -> Checks:
 
 
 def together(errors: list[ConfigError]) -> ConfigError:
-    """One error for all, each text once."""
+    """Returns one error for all, with each text once."""
     texts = list(dict.fromkeys(map(_text, errors)))
     if len(texts) == 1:
         return errors[0]
@@ -90,7 +90,7 @@ def _text(error: ConfigError) -> str:
 
 
 def plan(link: LinkSettings, checks: Checks, mirrored: Iterable[str]) -> tuple[TransformPlan, ...]:
-    """The transforms of `link`, each with its topics among `mirrored`."""
+    """Returns the transforms of `link`, each with its topics among `mirrored`."""
     topics: dict[str, list[str]] = {each.name: [] for each in link.transforms}
     for topic in mirrored:
         if (chosen := link.transform_of(topic)) is not None:
