@@ -1,10 +1,10 @@
-"""Transforms: what becomes of the records of a topic on their way to the target.
+"""Transforms: they change the records of a topic on their way to the target.
 
 This door is light: it imports no Spark, no Arrow and no HTTP, so lanes and commands may use it.
-Each heavy part has a door of its own:
+Each heavy part has its own door:
 
 rules           rules as text: parsed, compiled to SQL, or carried out without Spark
-queries         what a SQL query does, carried out without Spark
+queries         carries out SQL queries without Spark
 schema_formats  Avro and Protobuf with the schemas of a registry (HTTP)
 plan            the driver's side: Spark analyses a transform, and Causeway checks the plan
 stage           the Spark job of a transform and its Python workers (Arrow)

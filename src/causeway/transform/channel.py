@@ -1,4 +1,4 @@
-"""Frames between a lane and a stage: source records in chunks, and what they became.
+"""Frames between a lane and a stage: source records in chunks, and their outcomes.
 
     lane ──Setup, Chunk, …──► source worker ─► Spark SQL ─► sink worker ──ChunkOutcome, …──► lane
                                    └──ChunkOutcome, …──► lane
@@ -40,11 +40,11 @@ class Greeting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The lane's first frame to a worker of a stage: what a closure or a plan must not contain.
+    """The lane's first frame to a worker of a stage: data that a closure or a plan must not have.
 
     `secrets` become the fields of the hidden column `secrets`. `registry`: a RegistrySettings in
-    JSON's types. `routes`: a pickled Routes in base 64, by which the sink worker refuses records
-    without a valid destination; None: the driver checks destinations.
+    JSON's types. `routes`: a pickled Routes in base 64; by it the sink worker refuses records
+    without a valid destination. None: the driver checks destinations.
     """
 
     secrets: dict[str, str] = field(repr=False)
@@ -76,9 +76,9 @@ class Chunk(NamedTuple):
 
 class OutletBatch(NamedTuple):
     """Transformed records for one target partition, in the order of the source. `topic`: a name as
-    on the source, to which the replication policy applies; None: the mirror's own topic.
-    `partition` None: the source's. `batch.offsets` has the source offset of each record; an offset
-    is repeated if one record became several, and these are all in one batch."""
+    on the source, to which the replication policy applies; None for the mirror's own topic.
+    `partition`: None for that of the source. `batch.offsets` has the source offset of each record.
+    If one record became several, its offset is repeated, and all of them are in one batch."""
 
     topic: str | None
     partition: int | None
@@ -93,7 +93,7 @@ class Refusal(NamedTuple):
 
 
 class ChunkOutcome(NamedTuple):
-    """What a chunk became. No batch of `outputs` contains offsets on both sides of a refused one.
+    """The outcome of a chunk. No batch of `outputs` has offsets on both sides of a refused one.
 
     `without_spark`: how many of the incoming records a worker treated itself. `found`, `missing`:
     for each rule, how many records had its path, and how many lacked it (see rows.py)."""
@@ -116,7 +116,8 @@ class NeedsSpark(NamedTuple):
 
 
 class WaitingForRegistry(NamedTuple):
-    """From a worker that waits for the schema registry, sent before each try: the worker lives."""
+    """From a worker that waits for the schema registry. It is sent before each attempt, and shows
+    that the worker lives."""
 
     reason: str
 
@@ -150,7 +151,8 @@ def encode(frame: Frame) -> bytearray:
 
 
 def _readable(batch: Batch) -> Batch:
-    """Raises ProtocolError for a damaged payload. Offsets become an array, sent as bytes."""
+    """Raises ProtocolError for a damaged payload. Offsets become an array, which is sent as
+    bytes."""
     offsets = None if batch.offsets is None else array("q", batch.offsets)
     return batch._replace(payload=read(batch), offsets=offsets, unread=None)
 
@@ -178,7 +180,7 @@ def _batch(fields: list[Any]) -> Batch:
 
 
 def path_of(address: str) -> str:
-    """The system's name of the abstract Unix socket `address`."""
+    """Returns the system's name of the abstract Unix socket `address`."""
     return "\0" + address[1:]
 
 
@@ -189,12 +191,12 @@ class SealedConnection(SealedStream[Frame]):
     """One end of the connection between a lane and a worker."""
 
     def __init__(self, sock: socket.socket, secret: str, *, lane: bool) -> None:
-        """`lane`: whether this is the lane's end."""
+        """`lane`: this is the lane's end."""
         super().__init__(sock, secret, _PROTOCOL, is_first=lane)
 
     @classmethod
     def open(cls, address: str, secret: str) -> Self:
-        """A worker's end. Raises OSError."""
+        """Opens a worker's end. Raises OSError."""
         if address.startswith("@"):
             sock = socket.socket(socket.AF_UNIX)
             sock.settimeout(_CONNECT_S)

@@ -12,8 +12,8 @@ An encrypted field, and what a reader needs besides the key (all text is UTF-8):
     place  = topic, partition, offset and path, a zero byte after each
     text   = the field's JSON text; the bytes of a whole value, key or header
 
-So the same record always becomes the same bytes, which exactly-once delivery needs, and a pair of
-key and IV repeats only for the same text at the same place. Paths are as in rules,
+So the same record always becomes the same bytes, which exactly-once delivery needs. A pair of key
+and IV repeats only for the same text at the same place. Paths are as in rules,
 `value.$.items[*].name`, with `[*]` for every index. A header `causeway-encrypted` contains `key id
 path` for each place that has no id itself."""
 
@@ -49,8 +49,8 @@ def is_hex(key: str) -> bool:
 
 
 def aes_key(text: str) -> bytes:
-    """Decodes a key that is written in hex or base64. Raises ValueError, which does not quote it:
-    for other texts, and for keys that have not 128, 192 or 256 bits."""
+    """Decodes a key that is written in hex or base64. Raises ValueError for other texts, and for
+    keys that do not have 128, 192 or 256 bits. The error does not quote the key."""
     try:
         key = bytes.fromhex(text) if is_hex(text) else base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -64,7 +64,7 @@ class Keys:
     """Keys by id; the id is the name of the secret. `repr` shows only the ids."""
 
     def __init__(self, keys: Mapping[str, str | bytes]) -> None:
-        """Texts are hex or base64. Raises ValueError."""
+        """Texts of keys are hex or base64. Raises ValueError."""
         self._keys: dict[str, bytes] = {}
         for name, key in keys.items():
             try:
@@ -83,15 +83,15 @@ class Keys:
 
 
 def decrypt_field(text: str, keys: Keys, path: str, key_id: str | None = None) -> Any:
-    """The original JSON value of a field: text, a number, an object … `path`: as in rules, like
-    `value.$.name`. `key_id`: from the header, if the field has none. Raises DecryptError."""
+    """Returns the original JSON value of a field: text, a number, an object … `path`: as in rules,
+    like `value.$.name`. `key_id`: from the header, if the field has none. Raises DecryptError."""
     if text.startswith(PREFIX):
         key_id, _, text = text.removeprefix(PREFIX).partition(":")
     return json.loads(_open(_unbase64(text, path), keys, path, key_id))
 
 
 def decrypt_value(data: bytes, keys: Keys, path: str = "value", key_id: str | None = None) -> bytes:
-    """The original bytes of a whole value, key or header; as `decrypt_field`."""
+    """Returns the original bytes of a whole value, key or header. Like `decrypt_field`."""
     prefix = PREFIX.encode()
     if data.startswith(prefix):
         name, _, text = data.removeprefix(prefix).decode(errors="replace").partition(":")
@@ -100,7 +100,7 @@ def decrypt_value(data: bytes, keys: Keys, path: str = "value", key_id: str | No
 
 
 def common_path(path: str) -> str:
-    """`path` with `[*]` for each index, as in the additional data."""
+    """Returns `path` with `[*]` for each index, as in the additional data."""
     return _INDEX.sub("[*]", path)
 
 
@@ -134,7 +134,7 @@ def decrypt_json(
 
 
 def announced_in(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    """Key ids by path, from the headers of a record."""
+    """Returns key ids by path, from the headers of a record."""
     found = {}
     for name, data in headers:
         if name == HEADER and data is not None:

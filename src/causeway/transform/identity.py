@@ -1,14 +1,15 @@
-"""The identity of a transform: a hash of all that decides what it makes of a record.
+"""The identity of a transform: a hash of all that decides its results for a record.
 
-Claims contain it. If the hash differs, another transform wrote the target's records, and to
-continue from their offsets would lose or double records.
+Claims contain it. If the hash differs, another transform wrote the target's records, and continuing
+from their offsets would lose or double records.
 
-The sources of a Python function count, with the modules next to it that it imports. Nothing may run
-here, so imports are read from the text: `import` and `from`, anywhere. Imports by name at run time,
-and files that a module reads, are not seen.
+The sources of a Python function count, and so do the modules next to it that it imports. No code
+may run here, so imports are read from the text: `import` and `from`, anywhere. Imports by name at
+run time, and files that a module reads, do not count.
 
-Once the function is imported, none of these modules may change, nor those that it imports from
-other folders of PYTHONPATH: Python workers import some of them only when the function runs."""
+Once the function is imported, none of these modules may change, and none of the modules that it
+imports from other folders of PYTHONPATH: Python workers import some modules only when the function
+runs."""
 
 from __future__ import annotations
 
@@ -34,18 +35,18 @@ _FINGERPRINT = b"causeway transform secret"
 _WRITTEN_BY = {"avro": "fastavro", "protobuf": "protobuf"}
 # The hashes of modules' files before this process imported them; None: there was no such file.
 _seen: dict[str, str | None] = {}
-# By the module of a function, and its file: the modules that the function needs.
+# By the module of a function and its file: the modules that the function needs.
 _needed: dict[tuple[str, Path], Collection[str]] = {}
 
 
 def identity_of(
     transform: TransformSettings, spark_conf: Mapping[str, str | Secret], java: int | None = None
 ) -> str:
-    """A hexadecimal hash. Topics, dead letters and lanes do not matter; of secrets the names and
-    fingerprints count. `java`: the feature version of Spark's Java. Libraries count by major
+    """Returns a hexadecimal hash. Topics, dead letters and lanes do not count. Secrets count by
+    name and fingerprint. `java`: the feature version of Spark's Java. Libraries count by major
     version, so that a patch upgrade stops nothing. Raises ConfigError if the module does not exist
-    or the rules cannot be read, NeedsRestartError if a module has changed since this process
-    imported the function: the earlier one would run."""
+    or the rules cannot be read. Raises NeedsRestartError if a module has changed since this process
+    imported the function, because the old function would run."""
     settings = {
         key: value.reveal() if isinstance(value, Secret) else value
         for key, value in spark_conf.items()
@@ -75,7 +76,7 @@ def identity_of(
 
 
 def _of_rules(transform: TransformSettings) -> list[str] | None:
-    """The SQL of the rules, which another version of Causeway may write differently."""
+    """Returns the SQL of the rules: another version of Causeway may write it differently."""
     if transform.rules is None:
         return None
     from causeway.transform import rules
@@ -85,7 +86,7 @@ def _of_rules(transform: TransformSettings) -> list[str] | None:
 
 
 def _libraries(transform: TransformSettings) -> dict[str, str | None]:
-    """The libraries that the transform uses; None for one that is missing."""
+    """Returns the libraries that the transform uses; None for a library that is missing."""
     names = {_WRITTEN_BY[one] for one in transform.formats.values() if one in _WRITTEN_BY}
     if transform.python is None:
         return {name: _major(name) for name in names}
@@ -168,12 +169,12 @@ def _no_module(transform: TransformSettings, cause: str) -> ConfigError:
 
 
 _LIBRARIES = ("site-packages", "dist-packages")
-_OURS = ("causeway", "py4j", "pyspark")  # not of a function, though a folder may hold them
+_OURS = ("causeway", "py4j", "pyspark")  # never part of a function, even if a folder has them
 
 
 def _files(module: str, path: Path) -> dict[str, Path]:
-    """The source of `module`, at `path`, and of the modules that it needs, by name. Those are the
-    modules of its own package, and of the folder of that package unless libraries are installed
+    """Returns the source of `module`, at `path`, and of the modules that it needs, by name: the
+    modules of its own package, and those of the package's folder unless libraries are installed
     there."""
     found = {module: path}
     root = _root(module, path)
@@ -193,8 +194,8 @@ def _files(module: str, path: Path) -> dict[str, Path]:
 
 
 def _elsewhere(files: Mapping[str, Path]) -> dict[str, Path | None]:
-    """By name, the files of the other modules that `files` import from folders of PYTHONPATH. None:
-    no such folder has the module."""
+    """Returns, by name, the files of the other modules that `files` import from folders of
+    PYTHONPATH. None if no such folder has the module."""
     own = sysconfig.get_path("stdlib")
     folders = [Path(each) for each in sys.path if each and not each.startswith(own)]
     folders = [each for each in folders if each.is_dir() and not _has_libraries(each)]
@@ -216,7 +217,8 @@ def _has_libraries(folder: Path) -> bool:
 
 
 def _root(module: str, path: Path) -> Path | None:
-    """The folder of the outermost package; None if the folders do not match the module's name."""
+    """Returns the folder of the outermost package. None if the folders do not match the module's
+    name."""
     parts = module.split(".")
     depth = len(parts) if path.name == "__init__.py" else len(parts) - 1
     if depth >= len(path.parents) or _place(path.parents[depth], module) != path:
@@ -233,14 +235,14 @@ def _place(root: Path, name: str) -> Path | None:
 
 
 def _parents(name: str) -> Iterator[str]:
-    """The packages around it, which Python imports with it."""
+    """Yields the packages around the module, which Python imports with it."""
     while "." in name:
         name = name.rpartition(".")[0]
         yield name
 
 
 def _needs(module: str, path: Path) -> Iterator[str]:
-    """The full names of its imports; for `from a import b` both `a` and `a.b`."""
+    """Yields the full names of its imports; for `from a import b` both `a` and `a.b`."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):

@@ -1,12 +1,12 @@
 """The definition of JSON for rules and SQL, in three forms: strict (Spark SQL), plain (Python) and
 without huge numbers.
 
-Strict: a text is JSON if it is UTF-8, holds exactly one value of RFC 8259 and otherwise only white
-space, and no object in it repeats a name, however the name is escaped. Readers disagree about all
-other texts: one takes the first of two names and another the last, so a filter might see another
-value than the consumer. The session keeps `spark.sql.variant.allowDuplicateKeys` off, see
-session.py. Spark's `parse_json` is strict but ignores text after the first value, as Spark's other
-functions do. So the text is read within an object and within an array:
+Strict: a text is JSON if it is UTF-8, contains exactly one value of RFC 8259 and otherwise only
+white space, and no object in it repeats a name, however the name is escaped. Readers disagree about
+all other texts: one takes the first of two names and another the last, so a filter might see
+another value than the consumer. The session keeps `spark.sql.variant.allowDuplicateKeys` off, see
+session.py. Spark's `parse_json` is strict but ignores text after the first value, like Spark's
+other functions. So the text is read within an object and within an array:
 
     {"v":TEXT}    [TEXT]    the latter with one element
 
@@ -14,13 +14,13 @@ If TEXT had more than one value, only a comma could follow the first value, and 
 have a second element.
 
 Plain: objects for which it is certain what Spark reads. They have no backslash, no repeated name
-and nothing near a limit of Spark's parser, and a strict decoder accepts them. Only Spark knows what
-it makes of all others.
+and nothing near a limit of Spark's parser, and a strict decoder accepts them. For all others, only
+Spark knows the result.
 
 Huge numbers: `1e99999999` has ten characters. Java's BigDecimal reads it at once, but writes a
-hundred million digits when it gets a scale, and Spark gives a scale to each DECIMAL, from a number
-in JSON or from a text in its place. For the digits of a long text Java takes time in proportion to
-the square of its length."""
+hundred million digits when it gets a scale. Spark gives a scale to each DECIMAL, from a number in
+JSON or from a text in its place. For a long text of digits, Java's time grows with the square of
+the length."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reading(text: str) -> str:
 
 def is_json(text: str, read: str) -> str:
     """SQL for whether `text`, which is UTF-8 or NULL, is JSON; never NULL. `read`: the SQL of
-    `reading`, or its column."""
+    `reading`, or a column with its value."""
     alone = f"json_array_length(concat('[', {text}, ']')) = 1"
     return f"({read} IS NOT NULL AND coalesce({alone}, false))"
 
@@ -56,11 +56,11 @@ _LEAST, _MOST = -(2**63), 2**63 - 1  # of a number that Spark reads as a whole n
 
 
 class NeedsSparkError(ValueError):
-    """Only Spark knows what the record becomes."""
+    """Only Spark knows the result for this record."""
 
 
 def plain_objects() -> Callable[[bytes], dict[str, Any]]:
-    """A decoder of plain objects, which raises NeedsSparkError or another ValueError for all
+    """Returns a decoder of plain objects. It raises NeedsSparkError or another ValueError for all
     others."""
     decode = msgspec.json.Decoder().decode
 
@@ -112,12 +112,12 @@ LARGE = "a number in the {} has too many digits, or an exponent of more than thr
 MOST_DIGITS = 1_000  # the limit of Spark's parser of JSON for digits that are written out
 _EXPONENT = re.compile(r"[eE][+-]?\d{4}")
 _MAYBE = re.compile(rb"[eE][+-]?[0-9]{4}")  # in hardly any record
-# Gives the reason why a key or value cannot be read, or None.
+# Returns the reason why a key or value cannot be read, or None.
 Check = Callable[[bytes], str | None]
 
 
 def check_of(part: str, *types: Any) -> Check | None:
-    """The check for JSON that is read as DataTypes; None if these have no DECIMAL."""
+    """Returns the check for JSON that is read as DataTypes; None if these have no DECIMAL."""
     found_in = (decimals_in(type_, _JSON, lambda _: _is_large) for type_ in types)
     each = [is_large for is_large in found_in if is_large is not None]
     if not each:
@@ -140,13 +140,13 @@ def check_of(part: str, *types: Any) -> Check | None:
 
 
 def checks_of(types: Mapping[str, Sequence[Any]]) -> dict[str, Check]:
-    """Checks by part, for the parts with a DECIMAL."""
+    """Returns checks by part, for the parts with a DECIMAL."""
     found = {part: check_of(part, *each) for part, each in types.items()}
     return {part: check for part, check in found.items() if check is not None}
 
 
 class _Object(list[tuple[str, Any]]):
-    """An object with all its names, also repeated ones."""
+    """An object with all its names, even repeated ones."""
 
 
 Test = Callable[[Any], bool]
@@ -154,8 +154,8 @@ Fields = Sequence[tuple[int, str, Test]]  # of a struct: index, name, and the te
 
 
 class Shapes(NamedTuple):
-    """How to look into values: the elements of an array, the entries of a map, and whether a test
-    of a struct's fields is true."""
+    """Functions that look into values: the elements of an array, the entries of a map, and a test
+    whether a test of a struct's fields is true."""
 
     elements: Callable[[Any], Iterable[Any]]
     entries: Callable[[Any], Iterable[tuple[Any, Any]]]
@@ -163,8 +163,8 @@ class Shapes(NamedTuple):
 
 
 def decimals_in(type_: Any, shapes: Shapes, of_decimal: Callable[[Any], Test]) -> Test | None:
-    """Whether a value, read as the DataType `type_`, has a DECIMAL for which `of_decimal`, of that
-    type, is true. None if `type_` has no DECIMAL."""
+    """Returns a test whether a value, read as the DataType `type_`, has a DECIMAL for which
+    `of_decimal` of its type is true. None if `type_` has no DECIMAL."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
     def inner(one: Any) -> Test | None:

@@ -1,7 +1,7 @@
-"""Queries without Spark, for plain records. plan/shortcut.py makes them of Spark's analysed plans.
+"""Queries without Spark, for plain records. plan/shortcut.py makes them from Spark's plans.
 
 Values are texts, numbers and booleans, with the three-valued logic of SQL: None is NULL. All parts
-of an expression are evaluated, also those that Spark would skip.
+of an expression are evaluated, even those that Spark would skip.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Secrets = Mapping[str, str]
 @dataclass(frozen=True, slots=True)
 class Expression:
     """A function of `parts`, or a column. It can be pickled and holds no secret. `function`: a key
-    of COLUMNS, FUNCTIONS or OF_NULL, or `struct`; `options`: what is constant in the query."""
+    of COLUMNS, FUNCTIONS or OF_NULL, or `struct`. `options`: the constants of the query."""
 
     function: str
     parts: tuple[Expression, ...] = ()
     options: tuple[Any, ...] = ()
 
     def open(self, secrets: Secrets) -> Get:
-        """A function of a row that gives a Scalar; it raises NeedsSparkError if only Spark knows
-        the result."""
+        """Returns a function of a row. It returns a Scalar, and raises NeedsSparkError if only
+        Spark knows the result."""
         if self.function in COLUMNS:
             return COLUMNS[self.function](secrets, *self.options)
         if self.function == "struct":
@@ -60,7 +60,7 @@ class Expression:
         return of_all
 
 
-# `given`: the function gets NULL as well; otherwise NULL gives NULL.
+# `given`: the function is also called for NULL; otherwise NULL gives NULL.
 
 
 def _of_one(function: Callable[..., Scalar], of: Get, given: bool) -> Get:
@@ -128,14 +128,14 @@ COLUMNS: Mapping[str, Callable[..., Get]] = {
 
 
 def _json_struct(names: Sequence[str], parts: Sequence[Expression], secrets: Secrets) -> Get:
-    """A struct that becomes a JSON text; fields that are NULL are left out."""
+    """Returns a function that makes the JSON text of a struct, without fields that are NULL."""
     encode = msgspec.json.Encoder().encode
     shape = msgspec.defstruct(
         "Made",
         [(f"f{at}", Any, msgspec.field(default=None, name=name)) for at, name in enumerate(names)],
         omit_defaults=True,
     )
-    # Most fields are fields of the record's schema: one itemgetter takes all of them.
+    # Most fields are fields of the record's schema: one itemgetter reads all of them.
     taken = [one.options if one.function == "field" else None for one in parts]
     part = min((one[0] for one in taken if one), default=None)
     numbers = [one[1] if one and one[0] == part else None for one in taken]
@@ -157,7 +157,7 @@ def _json_struct(names: Sequence[str], parts: Sequence[Expression], secrets: Sec
 
 
 def text_of(x: Any) -> str:
-    """The text of a JSON boolean or whole number."""
+    """Returns the text of a JSON boolean or whole number."""
     if type(x) is bool:
         return "true" if x else "false"
     if type(x) is not int:
@@ -191,7 +191,7 @@ _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")
 
 
 def _whole_number(bits: int) -> Callable[[str], int]:
-    """`cast(text AS INT)` or BIGINT, of texts in Java's own notation only."""
+    """`cast(text AS INT)` or BIGINT, only for texts in Java's own notation."""
     limit = 2 ** (bits - 1)
 
     def whole_number(x: str) -> int:
@@ -219,7 +219,7 @@ def _sha2(bits: int) -> Callable[[str], str]:
 def _mask(
     upper: str | None, lower: str | None, digit: str | None, other: str | None
 ) -> Callable[[str], str]:
-    """`mask(x, upper, lower, digit, other)` of ASCII; None keeps the characters of that kind."""
+    """`mask(x, upper, lower, digit, other)` of ASCII; None keeps characters of that kind."""
 
     def masked(char: str) -> str:
         if char.isalpha():
@@ -246,7 +246,7 @@ def _one_of(*values: Scalar) -> Callable[[Scalar], bool | None]:
 
 
 def _junction(decisive: bool) -> Callable[[Scalar, Scalar], bool | None]:
-    """AND, OR: one value that is `decisive` decides."""
+    """AND, OR: a value that is `decisive` alone decides the result."""
 
     def junction(x: Scalar, y: Scalar) -> bool | None:
         if decisive in (x, y):
@@ -256,8 +256,8 @@ def _junction(decisive: bool) -> Callable[[Scalar, Scalar], bool | None]:
     return junction
 
 
-# NULL if a part is NULL. Those with options get them first. Python compares texts by code points,
-# Spark by their UTF-8 bytes: the order is the same.
+# These functions give NULL if a part is NULL. Functions with options get the options first. Python
+# compares texts by code points, Spark by their UTF-8 bytes: the order is the same.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "=": operator.eq,
     "<": operator.lt,
@@ -275,7 +275,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sha2": _sha2,
     "mask": _mask,
 }
-# These get NULL as well.
+# These functions are also called for NULL.
 OF_NULL: Mapping[str, Callable[..., Any]] = {
     "<=>": operator.eq,
     "in": _one_of,
@@ -290,13 +290,13 @@ OF_NULL: Mapping[str, Callable[..., Any]] = {
 @dataclass(frozen=True, slots=True)
 class ReadAs:
     """How a key or value is read: as bytes that no expression reads, as UTF-8 text, or as a JSON
-    object. `fields`: of its schema, with the names of their types."""
+    object. `fields`: those of its schema, with the names of their types."""
 
     kind: Literal["bytes", "text", "document"]
     fields: tuple[tuple[str, str], ...] = ()
 
     def reader(self) -> Callable[[bytes], Any]:
-        """A decoder, which raises NeedsSparkError or another ValueError."""
+        """Returns a decoder, which raises NeedsSparkError or another ValueError."""
         match self.kind:
             case "bytes":
                 return bytes
@@ -312,8 +312,8 @@ Made = tuple[Expression, bool]
 @dataclass(frozen=True, slots=True)
 class QueryShortcut:
     """The work of a shortcut; can be pickled. `conditions`: the filters, and whether tombstones
-    pass them unevaluated. `forms`: of key and value. `made`: the expressions that replace key and
-    value, and whether they read the value: then nothing is made for tombstones."""
+    pass them unevaluated. `forms`: how key and value are read. `made`: the expressions that replace
+    key and value, each with whether it reads the value; if it does, tombstones get nothing."""
 
     conditions: tuple[tuple[Expression, bool], ...]
     forms: tuple[ReadAs, ReadAs]
@@ -374,7 +374,8 @@ _TYPES: Mapping[str, Any] = {
 
 
 def _fitting(fields: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[Any, ...]]:
-    """Decodes objects that certainly fit a schema to the values of its fields, in order."""
+    """Returns a decoder of objects that certainly fit a schema. It returns the values of the
+    fields, in order."""
     shape = msgspec.defstruct(
         "Fields",
         [

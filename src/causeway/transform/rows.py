@@ -1,5 +1,5 @@
-"""The columns of a stage's rows, into Spark SQL and back (docs/decisions/0012), and how often
-each rule found its path.
+"""The columns of a stage's rows, into Spark SQL and back (docs/decisions/0012), and how often each
+rule has found its path.
 
 Each record has two 64-bit numbers, `_seen` and `_missing`. Bit N - 1 belongs to rule N. Bit 63
 belongs to no rule; in `_seen` it says that a rule drops the record."""
@@ -21,8 +21,8 @@ HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 SCHEMA_FORMATS = ("avro", "protobuf")  # of parts with the id of a registry
 TEXTS = {"key": "_key_text", "value": "_value_text"}
 VISIBLE = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-# MARK is null on records. On other rows it is '', or JSON that closes a chunk. In that case `value`
-# holds the records that the source worker has treated itself, serialised by `packed`.
+# MARK is null on records. On other rows it is '', or JSON that closes a chunk. In the latter case
+# `value` has the records that the source worker has treated itself, serialised by `packed`.
 
 _RECORD = (
     "topic string, `partition` int, `offset` bigint, `timestamp` timestamp, "
@@ -37,7 +37,7 @@ OUTPUT = (
 
 
 def record_fields() -> list[tuple[str, pa.DataType]]:
-    """The Arrow columns of a record, in INPUT and OUTPUT."""
+    """Returns the Arrow columns of a record, in INPUT and OUTPUT."""
     import pyarrow as pa
 
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -63,7 +63,7 @@ def packed(records: pa.RecordBatch) -> bytes:
 
 
 def unpacked(data: bytes) -> pa.RecordBatch:
-    """The records that `packed` serialised."""
+    """Returns the records that `packed` serialised."""
     import pyarrow as pa
 
     with pa.ipc.open_stream(data) as stream:
@@ -73,7 +73,7 @@ def unpacked(data: bytes) -> pa.RecordBatch:
 DROPPED_SQL = "shiftleft(1L, 63)"
 _RULES = (1 << 63) - 1
 
-Counts = tuple[int, ...]  # of records, by rule; 0 if missing
+Counts = tuple[int, ...]  # numbers of records by rule; a missing number is 0
 # Of `_seen` and of `_missing`.
 Found = tuple[Counts, Counts]
 NONE: Found = ((), ())
@@ -94,14 +94,14 @@ def by_rule(bits: Iterable[tuple[int, int]]) -> Counts:
 
 
 def plus(one: Sequence[int], other: Sequence[int]) -> Counts:
-    """The sums, rule by rule."""
+    """Returns the sums, rule by rule."""
     if len(one) < len(other):
         one, other = other, one
     return (*map(sum, zip(one, other, strict=False)), *one[len(other) :])
 
 
 def counted(rows: pa.RecordBatch) -> Found:
-    """The counts over rows of OUTPUT, one row for each record."""
+    """Returns the counts over rows of OUTPUT, one row for each record."""
     import pyarrow.compute as pc
 
     found = []
@@ -116,7 +116,7 @@ def counted(rows: pa.RecordBatch) -> Found:
 
 
 def staying(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that no rule drops."""
+    """Returns the rows that no rule drops."""
     import pyarrow.compute as pc
 
     gone = pc.less(rows.column(SEEN), 0).fill_null(False)

@@ -8,13 +8,13 @@ from causeway.errors import PrerequisiteError
 from causeway.extras import install
 
 _LEAST = (4, 3)
-# What a query means.
+# These settings decide the meaning of a query.
 MEANING: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    # Evaluate the operands of IF, AND and OR only if needed. So an expression that could throw is
+    # Evaluates the operands of IF, AND and OR only if needed. So an expression that could throw is
     # never evaluated for markers and refused records.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
 }
@@ -25,7 +25,7 @@ OF_RULES: Mapping[str, str] = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.ansi.enforceReservedKeywords": "false",
 }
-# How a query runs. These settings do not change results.
+# These settings decide how a query runs. They do not change results.
 RUNNING: Mapping[str, str] = {
     # A filter that is pushed below a projection evaluates the projection again: JSON would be
     # parsed twice.
@@ -45,8 +45,8 @@ CONTEXT: Mapping[str, str] = {
     # Without this setting rows wait until more rows follow.
     "spark.python.udf.pipelined.enabled": "true",
     "spark.buffer.size": "64",
-    # A regular expression may overflow the stack on a record. By default that would end the JVM,
-    # and all lanes with it, again and again. With 0 it ends its own stage alone.
+    # A regular expression may overflow the stack on a record. By default this would end the JVM,
+    # with all lanes, again and again. With 0 it only ends its own stage.
     "spark.executor.killOnFatalError.depth": "0",
 }
 SESSION: Mapping[str, str] = {**MEANING, **JSON, **RUNNING}

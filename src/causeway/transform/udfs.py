@@ -1,8 +1,8 @@
-"""User-defined functions in Python, called for records only.
+"""User-defined functions in Python, called only for records.
 
 Spark calls them for each row before it evaluates the expressions around them. So Causeway gives
-each function one more argument, whether the row is a record that it may see, and the function
-returns null without a call if it is not."""
+each function one more argument, which says whether the row is a record that it may see. If it is
+not, the function returns null without a call."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 from causeway.transform.json_text import Fields, Shapes, Test, decimals_in
 
-# Of pyspark.util.PythonEvalType.
-_PICKLED, _ARROW = 100, 101  # row by row
+# From pyspark.util.PythonEvalType.
+_PICKLED, _ARROW = 100, 101  # called row by row
 _ROW_BY_ROW = {_PICKLED, _ARROW}
 _SERIES, _ARRAYS = 200, 250  # pandas and Arrow scalar functions
 _DIGITS = 1_000  # of a decimal: no useful number has more
@@ -24,18 +24,19 @@ Check = Callable[[Any], None]  # raises for a value that must not leave the work
 
 
 def cannot_guard(udf: Any) -> str | None:
-    """Why the function of a PythonUDF cannot be used; None if it can."""
+    """Returns why the function of a PythonUDF cannot be used; None if it can."""
     if int(udf.evalType()) not in {*_ROW_BY_ROW, _SERIES, _ARRAYS}:
         return "only functions from value to value, or from series to series, can be used"
     try:
         _unpickled(udf)
-    except Exception as error:  # whatever the user's objects raise
+    except Exception as error:  # the user's objects may raise anything
         return f"the function {udf.name()} cannot be loaded: {type(error).__name__}"
     return None
 
 
 def guarded(udf: Any) -> Any:
-    """The function of a PythonUDF with one more argument, before its own: a JVM PythonFunction."""
+    """Returns the function of a PythonUDF with one more argument, before its own, as a JVM
+    PythonFunction."""
     from pyspark import SparkContext
     from pyspark.sql.udf import _wrap_function
 
@@ -61,8 +62,8 @@ def _unpickled(udf: Any) -> tuple[Callable[..., Any], Any]:
 
 
 class FunctionError(Exception):
-    """A user's function failed. The message is the class of the exception only: its text may quote
-    the record, and Spark shows it in its log, its pages and its event log."""
+    """A user's function failed. The message is only the class of the exception, because its text
+    may quote the record, and Spark shows it in its log, its pages and its event log."""
 
 
 def discreet_worker() -> None:
@@ -79,7 +80,8 @@ def discreet_worker() -> None:
 
 
 class _Discreet:
-    """PySpark's `handle_worker_exception`, with a FunctionError in place of other exceptions."""
+    """Does the work of PySpark's `handle_worker_exception`, with a FunctionError in place of other
+    exceptions."""
 
     def __init__(self, report: Callable[..., None]) -> None:
         self._report = report
@@ -106,8 +108,8 @@ _ARRIVAL = _Arrival()
 
 
 def _discreet(function: Callable[..., Any], check: Check | None = None) -> Callable[..., Any]:
-    """`function`, with a FunctionError in place of its exceptions and those of `check`, which gets
-    the result."""
+    """Returns `function` with a FunctionError in place of its exceptions, and of those of `check`,
+    which gets the result."""
 
     @wraps(function)
     def asked(*args: Any, **named: Any) -> Any:
@@ -126,9 +128,9 @@ def _discreet(function: Callable[..., Any], check: Check | None = None) -> Calla
 
 
 def check_of(type_: Any) -> Check | None:
-    """A check that raises ValueError for a decimal that is too large for its type, at any depth.
-    Otherwise Spark's JVM would quote the decimal of a pickled result, or count its digits for
-    hours. None if `type_` has no decimals."""
+    """Returns a check that raises ValueError for a decimal that is too large for its type, at any
+    depth. Otherwise Spark's JVM would quote the decimal of a pickled result, or count its digits
+    for hours. None if `type_` has no decimals."""
     is_wrong = decimals_in(type_, _PYTHON, _misfits)
     if is_wrong is None:
         return None
@@ -191,8 +193,8 @@ def _of_series(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _exact(kept: Any) -> Any:
-    """A series or frame whose integers stay integers if values are missing. pandas would convert
-    them to floats, which cannot hold all integers."""
+    """Returns a series or frame whose integers stay integers if values are missing. pandas would
+    convert them to floats, which cannot hold all integers."""
     if hasattr(kept, "columns"):
         whole = [name for name, dtype in kept.dtypes.items() if dtype.kind in "iu"]
         return kept.astype(dict.fromkeys(whole, object))

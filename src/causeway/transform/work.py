@@ -12,12 +12,13 @@ from causeway.transform.rules import Shortcut, TransformRule
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """What the workers of a stage do besides the query; can be pickled.
+    """The work of a stage's workers besides the query; can be pickled.
 
     `secrets`: the fields of the column `secrets`, in its order. `texts`: the columns for the JSON
-    of parts that the source worker makes; `decodes`: the formats of these parts; `encodes`: of the
-    parts that the sink worker writes by their schemas; `rules`: the rules that this JSON is for.
-    `types`: DataTypes that the JSON of parts is read as. `shortcut`: what needs no Spark."""
+    of parts that the source worker makes. `decodes`: the formats of these parts. `encodes`: the
+    formats of parts that the sink worker writes by their schemas. `rules`: the rules that this JSON
+    is for. `types`: DataTypes that the JSON of parts is read as. `shortcut`: treats records without
+    Spark."""
 
     secrets: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()

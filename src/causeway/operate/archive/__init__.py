@@ -1,8 +1,8 @@
 """Archives topics as Parquet files, and restores them to a cluster.
 
-archiving.py topics to Parquet, by day
-restoring.py the topics of an archive to a cluster
-store.py     the files of an archive, and which of them count
+archiving.py writes topics as Parquet, by day
+restoring.py writes the topics of an archive to a cluster
+store.py     has the files of an archive, and knows which of them count
 """
 
 from causeway.operate.archive.archiving import Archived, archive

@@ -21,7 +21,7 @@ from causeway.patterns import Pattern
 Say = Callable[[str], None]
 _OFFSETS_A_TASK = 2_000_000
 _HADOOP_UMASK = 0o022
-# Computed while writing and from the files; both must agree.
+# Computed from the read records and from the written files; both results must agree.
 _CONTENT = "unix_micros(timestamp), key IS NULL, key, value IS NULL, value, headers"
 DIGEST = f"sum(cast(xxhash64(`offset`, {_CONTENT}) AS DECIMAL(38, 0)))"
 # The same with the index of the record in its partition instead of its offset.
@@ -30,7 +30,7 @@ ORDER_DIGEST = f"sum(cast(xxhash64(n, {_CONTENT}) AS DECIMAL(38, 0)))"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:
-    """The additions of one run. `number` None: there was nothing new."""
+    """The additions of one run. `number`: None if there was nothing new."""
 
     number: int | None
     records: int
@@ -39,8 +39,9 @@ class Archived:
 
 
 def cluster_of(settings: Settings, alias: str | None, *, to_write: bool = False) -> ClientSettings:
-    """The cluster `alias`, or the file's source if it has only one. If it is a source and a target,
-    it has the settings of a source, or `to_write` those of a target. Raises ConfigError."""
+    """Returns the cluster `alias`, or the file's source if it has only one. If the cluster is a
+    source and a target, it has the settings of a source; with `to_write`, those of a target. Raises
+    ConfigError."""
     sources = {link.source.alias: link.source for link in settings.links}
     targets = {link.target.alias: link.target for link in settings.links}
     known = sources | targets if to_write else targets | sources
@@ -57,7 +58,8 @@ def cluster_of(settings: Settings, alias: str | None, *, to_write: bool = False)
 
 @contextmanager
 def spark_session(settings: Settings) -> Iterator[Any]:
-    """A session with the file's `spark.*` and the causeway source. Raises PrerequisiteError."""
+    """Yields a session with the file's `spark.*` and the causeway source. Raises
+    PrerequisiteError."""
     from causeway.daemon.spark import Spark, cores_of
     from causeway.relay import new_secret
 
@@ -88,7 +90,7 @@ def spark_session(settings: Settings) -> Iterator[Any]:
 
 
 def _file_modes() -> dict[str, str]:
-    """Settings that give the umask of the process to Hadoop, if it is stricter than Hadoop's:
+    """Returns settings that give Hadoop the umask of the process, if it is stricter than Hadoop's:
     archived files must not be readable by more users than other files of this user."""
     mask = os.umask(0o077)
     os.umask(mask)
@@ -111,8 +113,9 @@ def archive(
 ) -> Archived:
     """Adds new committed records of the topics to the archive at `path`.
 
-    `patterns`: of topics; none: the topics that the flow mirrors. `allow_loss`: continue if records
-    were deleted before they were archived. Raises CausewayError; then the archive is unchanged.
+    `patterns`: of topics; if there are none, the topics that the flow mirrors. `allow_loss`:
+    continues if records were deleted before they were archived. Raises CausewayError; then the
+    archive is unchanged.
     """
     if link is not None:
         if alias is not None:
@@ -126,7 +129,7 @@ def archive(
         found = _topics(cluster, links, patterns)
         if not found:
             raise ConfigError("archive", str(client.alias), "no topic is selected")
-        say(f"{len(found)} topics of {client.alias} are to be archived")
+        say(f"{len(found)} topics of {client.alias} to archive")
         with spark_session(settings) as spark:
             store = Store(spark, path)
             store.id(create=True)
@@ -154,7 +157,8 @@ def _topics(
 def _plan(
     cluster: Cluster, topics: Collection[TopicMetadata], done: list[Manifest], allow_loss: bool
 ) -> dict[str, ArchivedTopic]:
-    """The topics and offsets of the run. Raises DivergedError if they do not follow the archive."""
+    """Returns the topics and offsets of the run. Raises DivergedError if they do not follow the
+    archive."""
     tps = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
     starts, stops = (
         {tp: value_of(offset) for tp, offset in found.items()}
@@ -208,7 +212,7 @@ def _run(
     done: list[Manifest],
     say: Say,
 ) -> Archived:
-    """Stages the files, compares them with the records that were read, and then adds the run."""
+    """Stages the files, compares them with the records that were read, and adds the run."""
     new = {
         TopicPartition(name, index): share
         for name, topic in planned.items()
@@ -260,7 +264,7 @@ def _run(
 def _stage(
     spark: Any, file: Path, alias: str, new: Mapping[TopicPartition, ArchivedRange], where: str
 ) -> tuple[int, int]:
-    """Writes the records; returns their number and digest, as they were read."""
+    """Writes the records. Returns the number and digest of the records as they were read."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -315,7 +319,7 @@ def _read_back(spark: Any, where: str) -> dict[TopicPartition, tuple[int, int]]:
 
 
 def totals(frame: Any, digest: str, *keys: str) -> dict[tuple[Any, ...], tuple[int, int]]:
-    """The number of records and their digest, by the columns `keys`."""
+    """Returns the number of records and their digest, by the columns `keys`."""
     from pyspark.sql import functions as f
 
     records = f.count(f.lit(1)).alias("records")

@@ -2,9 +2,9 @@
 order, each record once.
 
 Records are written in chunks. Each chunk is one batch of the causeway sink under a name made of the
-archive and the topic, so an interrupted restore continues at its last chunk, and records that are
-already there are not written again (spark/ledger.py). Chunks are cut by source offsets, run by run,
-so the same archive always gives the same chunks.
+archive and the topic. So an interrupted restore continues at its last chunk, and records that are
+already there are not written again (spark/ledger.py). Chunks are cut by source offsets, run by run:
+the same archive always gives the same chunks.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from causeway.operate.archive.store import ArchivedTopic, Manifest, Store
 from causeway.patterns import Pattern
 from causeway.wire import codes
 
-CHUNK_OFFSETS = 2_000_000  # of all partitions of a topic; a chunk is one transaction a task
+CHUNK_OFFSETS = 2_000_000  # of all partitions of a topic; a chunk is one transaction for each task
 _LEAST_OFFSETS = 20_000  # of one partition
 _WHILE = {  # during a restore; the topic's own settings are set at the end
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
-    # Records may be larger than the topic's limit, which may have changed or been a broker's.
+    # Records may be larger than the limit: the topic's may have changed, or was that of a broker.
     "max.message.bytes": str(2**31 - 1),
     # Records keep their timestamps, even if the source or target uses LogAppendTime.
     topic_configs.TIMESTAMP_TYPE: "CreateTime",
 }
-# An error of a Spark task arrives as text.
+# Errors of Spark tasks arrive as text.
 _IN_A_TASK = re.compile(r"^causeway\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
@@ -71,7 +71,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreChunk:
-    """The records of source offsets `start` up to `end` of each partition."""
+    """The records with source offsets from `start` up to `end` of each partition."""
 
     number: int
     run: int
@@ -89,8 +89,8 @@ def restore(
     replication_factor: int = -1,
     say: Say = lambda _: None,
 ) -> list[Restored]:
-    """Restores the topics of the archive at `path` that match `patterns` (none: all) to cluster
-    `alias`.
+    """Restores the topics of the archive at `path` that match `patterns` (all if there are none) to
+    cluster `alias`.
 
     Creates missing topics. Without `into_existing`, topics with records from elsewhere are refused
     before anything is written. If one topic fails, the next ones are still restored, and
@@ -116,7 +116,7 @@ def restore(
 
 
 def chunks_of(manifests: Collection[Manifest], topic: str) -> Iterator[RestoreChunk]:
-    """The chunks in the order of writing."""
+    """Yields the chunks in the order of writing."""
     number = 0
     for manifest in manifests:
         found = manifest.topics.get(topic)
@@ -147,12 +147,12 @@ class _Restore:
     say: Say
 
     def _name(self, topic: str, foreign: bool) -> str:
-        """The name of the write; its length does not depend on the topic's name."""
+        """Returns the name of the write. Its length does not depend on the topic's name."""
         named = hashlib.sha256(f"{self.archive_id} {topic}".encode()).hexdigest()[:32]
         return f"{'add' if foreign else 'restore'}-{named}"
 
     def _begun(self, topic: str, foreign: bool) -> int | None:
-        """The number of the chunk that was committed last."""
+        """Returns the number of the last committed chunk; None if there is none."""
         from causeway.spark import marks, write_name
 
         name = write_name(self._name(topic, foreign))
@@ -189,8 +189,8 @@ class _Restore:
     def restore_all(
         self, topics: Collection[str], replication_factor: int, foreign: Collection[str]
     ) -> list[Restored]:
-        """Raises PartitionsFailedError after all topics were tried; raises immediately if no broker
-        answers or the login is refused, because all topics would fail."""
+        """Restores all topics. Raises PartitionsFailedError after all were tried. Raises at once if
+        no broker answers or the login is refused, because then all topics would fail."""
         from pyspark.errors import PySparkException
 
         done, failed = [], []
@@ -239,7 +239,7 @@ class _Restore:
 
     def _make(self, topic: str, replication_factor: int) -> None:
         """Creates or changes the topic, so that it accepts every record and keeps it until the
-        end."""
+        restore ends."""
         archived = self._latest(topic)
         during = self._while(archived)
         if self.cluster.metadata([topic]).topics[topic].error is None:
@@ -257,8 +257,8 @@ class _Restore:
             raise error
 
     def _while(self, archived: ArchivedTopic) -> dict[str, str]:
-        """The settings during a restore. They are the same for each attempt, because the last
-        attempt replaces them."""
+        """Returns the settings during a restore. They are the same for each attempt, because the
+        last attempt replaces them."""
         broker = self.cluster.broker_configs(min(self.cluster.metadata([]).brokers))
         defaults = topic_configs.topic_defaults(broker)
         needed = topic_configs.needed(dict(archived.configs), defaults)
@@ -285,7 +285,7 @@ class _Restore:
     def _write(self, topic: str, chunk: RestoreChunk, foreign: bool) -> None:
         from pyspark.sql import functions as f
 
-        # First bounds for all partitions, for Parquet's statistics; then the range of each.
+        # First the bounds of all partitions, for Parquet's statistics; then each one's range.
         frame = self._archived(topic, chunk.run).where(
             f.col("offset").between(
                 min(start for start, _ in chunk.ranges.values()),
@@ -336,13 +336,13 @@ class _Restore:
 
 
 def _in_words(error: Exception) -> str:
-    """The error of the Spark task, or the first line of Spark's exception."""
+    """Returns the error of the Spark task, or the first line of Spark's exception."""
     found = _IN_A_TASK.findall(str(error))
     return str(found[-1] if found else str(error).partition("\n")[0])
 
 
 def _by_partition(frame: Any) -> dict[tuple[Any, ...], tuple[int, int]]:
-    """The number of records by partition, and a digest of the records and their order."""
+    """Returns the number of records by partition, with a digest of the records and their order."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

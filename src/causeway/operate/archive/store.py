@@ -96,7 +96,8 @@ class Store:
     # -- the archive
 
     def id(self, *, create: bool) -> str:
-        """The id of the archive. Raises PrerequisiteError if it does not exist, unless `create`."""
+        """Returns the id of the archive. Raises PrerequisiteError if the archive does not exist,
+        unless `create`."""
         text = self._read(f"{_META}/archive.json")
         if text is None:
             if not create:
@@ -106,7 +107,7 @@ class Store:
         return str(json.loads(text)["id"])
 
     def manifests(self) -> list[Manifest]:
-        """The manifests in order. Raises PrerequisiteError if one cannot be read."""
+        """Returns the manifests in order. Raises PrerequisiteError if one cannot be read."""
         found = []
         for name in sorted(self._names(f"{_META}/manifests")):
             if not name.endswith(".json"):
@@ -119,14 +120,14 @@ class Store:
         return found
 
     def staging(self, number: int) -> str:
-        """The folder of this process, and no other, for the files of a new run."""
+        """Returns the folder for the files of a new run. Only this process uses it."""
         return self.at(self._staging(number))
 
     def _staging(self, number: int) -> str:
         return f"{_STAGING}/{number:08d}-{self._own}"
 
     def staged_files(self, number: int) -> dict[str, str]:
-        """The files of a new run: the current path of each, and its final place."""
+        """Returns the files of a new run: the current path of each, with its final place."""
         return self._staged(self._staging(number), number)
 
     def _staged(self, base: str, number: int) -> dict[str, str]:
@@ -144,8 +145,8 @@ class Store:
         self._publish(f"{_META}/manifests/{manifest.number:08d}.json", manifest.dumps())
 
     def settle(self, manifests: list[Manifest]) -> None:
-        """Moves remaining files of these runs to their places, and deletes other files that were
-        staged under the same numbers."""
+        """Moves the remaining files of these runs to their places, and deletes other files that
+        were staged under the same numbers."""
         counted = {f"{one.number:08d}": one for one in manifests}
         for name in self._names(_STAGING):
             manifest = counted.get(name.partition("-")[0])
@@ -197,7 +198,7 @@ class Store:
 
 
 def ends(manifests: list[Manifest]) -> dict[TopicPartition, int]:
-    """The source offset up to which each partition is archived."""
+    """Returns the source offset up to which each partition is archived."""
     return {
         TopicPartition(name, partition): share.end
         for manifest in manifests

@@ -1,7 +1,7 @@
 """Shows the result of a transform on real records, without writing any.
 
-try_transform.py  reads records from the source, starts a Spark on this machine; the result as JSON
-trials.py         takes records through the transform, as a stage does
+try_transform.py  reads records from the source, starts a Spark on this machine, makes the JSON
+trials.py         sends records through the transform, as a stage does
 """
 
 from causeway.operate.try_transform.trials import (

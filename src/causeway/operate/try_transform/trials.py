@@ -1,4 +1,4 @@
-"""Takes records through a transform by Spark on this machine, as a stage does."""
+"""Sends records through a transform by Spark on this machine, as a stage does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from causeway.transform.stage import OutcomeReader, Rows, explain, quiet
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_EXPLAINED = 20
+_EXPLAINED = 20  # records for which the class of the query's error is found
 # Called with the text of a step that takes time.
 OnStep = Callable[[str], None]
 
@@ -27,11 +27,11 @@ class TrialOutcome(StrEnum):
     CHANGED = "changed"  # other bytes, several records, or another topic or partition
     DROPPED = "dropped"
     REFUSED = "refused"  # would stop its partition, or go to the dead-letter topic
-    FAILS = "fails"  # the query throws; same effect
+    FAILS = "fails"  # the query throws; the effect is that of REFUSED
 
 
 class Decoded(NamedTuple):
-    """The content of a part in a registry's wire format; `schema`: the id in the data."""
+    """The content of a part in a registry's wire format. `schema`: the id in the data."""
 
     schema: int
     json: str
@@ -39,8 +39,8 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The content of a record. `topic`, `partition`: where the transform sends it, None: to the
-    mirror; `topic` is a name on the source. `decoded`: key and value that a schema can decode; only
+    """The content of a record. `topic`, `partition`: where the transform sends it; None if to the
+    mirror. `topic` is a name on the source. `decoded`: key and value that a schema can decode; only
     the bytes decide whether two contents are equal."""
 
     timestamp: int  # ms
@@ -54,8 +54,8 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """`before` None: the record cannot be decoded. `reason`: why it is refused, or the class of the
-    query's error."""
+    """`before`: None if the record cannot be decoded. `reason`: why it is refused, or the class of
+    the query's error."""
 
     at: TopicPartition
     offset: int
@@ -108,7 +108,7 @@ class Trials:
         self._explained = 0
 
     def of(self, records: Sequence[Read]) -> tuple[Tried, ...]:
-        """Tries all records at once; if the query throws, each half, down to the failing
+        """Tries all records at once. If the query throws, tries each half, down to the failing
         records."""
         if not records:
             return ()
@@ -134,8 +134,8 @@ class Trials:
         return self._tried(one, made, TrialOutcome.SAME if same else TrialOutcome.CHANGED)
 
     def _why(self, one: Read) -> str | None:
-        """The class of the error that the query throws on the record. Only for the first records,
-        because each costs one Spark job."""
+        """Returns the class of the error that the query throws on the record. Only for the first
+        _EXPLAINED records, because each costs one Spark job."""
         self._explained += 1
         if self._explained > _EXPLAINED:
             return None
@@ -162,7 +162,7 @@ class Trials:
         )
 
     def _decoded(self, content: Content) -> Content:
-        """`content` with key and value decoded by their schemas."""
+        """Returns `content` with key and value decoded by their schemas."""
         if self._decoder is None:
             return content
         found: dict[str, Decoded] = {}
@@ -176,8 +176,8 @@ class Trials:
     def _apply(
         self, records: Sequence[Read], *, throws: bool = False
     ) -> dict[tuple[TopicPartition, int], list[Content] | str]:
-        """What the records became that are not dropped: records, or the reason of a refusal. With
-        `throws`, raises the query's error."""
+        """Returns the results of the records that are not dropped: records, or the reason of a
+        refusal. With `throws`, raises the query's error."""
         batches = list(self._batches(records))
 
         # As in a stage: secrets reach a worker in the closure, never in a plan.
@@ -203,7 +203,7 @@ class Trials:
         return after
 
     def _schemas(self, formats: Mapping[str, str], rules: Sequence[Any] = ()) -> Schemas | None:
-        """The schemas for the parts with these formats."""
+        """Returns the schemas for the parts with these formats."""
         if not formats or self._registry is None:
             return None
         return Schemas(self._registry, formats, rules)

@@ -37,7 +37,7 @@ from causeway.relay import new_secret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """`transform` None: the link relays `topic` unchanged, and nothing was tried."""
+    """`transform`: None if the link relays `topic` unchanged; then nothing was tried."""
 
     link: LinkSettings
     topic: str
@@ -92,7 +92,7 @@ def _choose(settings: Settings, topic: str, name: str | None) -> LinkSettings:
 def _read(
     source: Cluster, link: LinkSettings, topic: str, limit: int, start: int | None
 ) -> list[Read]:
-    """The records, by timestamp and offset."""
+    """Returns the records by timestamp and offset."""
     found = source.metadata([topic]).topics.get(topic)
     if found is None or not found.partitions:
         error = found.error if found is not None else None
@@ -127,7 +127,7 @@ def _time(one: Read) -> int:
 def _newest(
     source: Cluster, at: TopicPartition, first: int, end: int, limit: int, committed: bool
 ) -> list[Read]:
-    """Reads further back if markers and gaps leave fewer records than offsets."""
+    """Reads from an earlier offset if markers and gaps leave fewer records than offsets."""
     back = limit
     while True:
         position = max(first, end - back)
@@ -171,8 +171,8 @@ _OWN = {
 
 @contextmanager
 def local_spark(conf: Conf) -> Iterator[Any]:
-    """A SparkSession on this machine; its JVM ends with the block. From `conf` (the file's) only
-    the settings count that change the meaning of a query or the classes that it may use. Spark
+    """Yields a SparkSession on this machine; its JVM ends with the block. Of `conf` (from the file)
+    only the settings count that change the meaning of a query or the classes that it may use. Spark
     encrypts its files (closures above 1 MB are written to disk), and its log, which quotes records,
     is off. Raises PrerequisiteError."""
     from causeway.daemon.spark import Spark, archive_option
@@ -188,7 +188,7 @@ def local_spark(conf: Conf) -> Iterator[Any]:
         None,
         new_secret(),
         on_lane_ended=lambda *_: None,
-        # This JVM ends before optimised compilation would pay.
+        # This JVM ends before optimised compilation would save time.
         java_options=f" -XX:TieredStopAtLevel=1{archive_option()}",
         staged=1,
     )
@@ -200,8 +200,8 @@ def local_spark(conf: Conf) -> Iterator[Any]:
 
 
 def prepared(session: Any, transform: TransformSettings) -> Any:
-    """The prepared query (transform.plan). Raises ConfigError with all errors of the text, and if
-    the schema registry does not answer."""
+    """Returns the prepared query (transform.plan). Raises ConfigError with all errors of the text,
+    or if the schema registry does not answer."""
     from causeway.schemas import check_registry
     from causeway.transform.plan import prepare
 
@@ -214,8 +214,8 @@ def prepared(session: Any, transform: TransformSettings) -> Any:
 
 
 def as_json(trial: Trial) -> dict[str, Any]:
-    """JSON for `--json`. Data with a known schema is `{"schema_id": …, "json": …}`; other data that
-    is not UTF-8 is `{"base64": …}`."""
+    """Returns JSON for `--json`. Data with a known schema is `{"schema_id": …, "json": …}`; other
+    data that is not UTF-8 is `{"base64": …}`."""
     transform = trial.transform
     return {
         "link": trial.link.name,
@@ -245,7 +245,7 @@ def as_json(trial: Trial) -> dict[str, Any]:
 
 
 def target_topic(trial: Trial, made: Content) -> str:
-    """The topic on the target, by the policy of the link."""
+    """Returns the topic on the target, by the policy of the link."""
     policy, alias = trial.link.policy, trial.link.source.alias
     return policy.format_remote_topic(alias, made.topic or trial.topic)
 

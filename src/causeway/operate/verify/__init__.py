@@ -1,10 +1,10 @@
 """Compares source and target record by record, and reports where they differ.
 
-plan.py ─► stretches.py      what can be compared, cut into ranges between known pairs
+plan.py ─► stretches.py      finds the comparable records, cut into ranges between known pairs
    │
 job.py ─► compare.py ─► logs.py     reads both logs in step, on executors
-   │          ├───────► by_offset.py  the same where offsets are preserved
-   │          └───────► differ.py   where both sides fit again, and what differs
+   │          ├───────► by_offset.py  does the same if offsets are preserved
+   │          └───────► differ.py   finds where both sides fit again, and the differences
 run.py ─► report.py, state.py
 """
 

@@ -20,7 +20,7 @@ from causeway.operate.verify.differ import MOST_DIFFERENCES, without_times
 from causeway.operate.verify.logs import LogSide, Piece, Spent, of_source, of_visible
 from causeway.operate.verify.outcome import Difference, DifferenceKind, RangeOutcome
 
-_MOST_ODD = 20_000  # after so many the search ends
+_MOST_ODD = 20_000  # differing records after which the search ends
 _AT_ONCE_BYTES = 32 * 1024 * 1024
 _NO_RECORD = "the source has no record at this offset"
 _ANOTHER = "the source has another record at this offset"
@@ -28,8 +28,8 @@ _FILLER = "a filler record, which no read_committed consumer should see"
 
 
 class _Odd(NamedTuple):
-    """A difference at one offset: hashes of both records; None: no record. `detail`: which parts
-    differ, or what kind of record it is."""
+    """A difference at one offset: the hashes of both records; None if there is no record.
+    `detail`: which parts differ, or what kind of record it is."""
 
     source: int | None
     target: int | None
@@ -107,7 +107,7 @@ class _OffsetWalk:
         target.drop(theirs)
 
     def _is_certain(self) -> bool:
-        """Compaction may have removed a record on one side."""
+        """Whether the differences are certain: compaction may have removed a record on one side."""
         return not self._found.range.feed.compacted or any(
             None not in (one.source, one.target) for one in self._at.values()
         )
@@ -184,8 +184,8 @@ def _odd(one: Content | None, other: Content | None) -> _Odd:
 
 
 def _resolve(odd: Mapping[int, _Odd], *, compacted: bool) -> tuple[list[Difference], int]:
-    """The differences in the order of their offsets, neighbours of one kind together, and the
-    number of records that only one side has because of compaction, perhaps."""
+    """Returns the differences in the order of their offsets, neighbours of one kind together. Also
+    returns the number of records that only one side has, perhaps because of compaction."""
     places = {one.source: offset for offset, one in odd.items() if one.source is not None}
     moved = {
         offset: places[one.target]

@@ -24,7 +24,7 @@ from causeway.operate.verify.outcome import Difference, DifferenceKind, Range, R
 from causeway.records import SEQUENCE_SPACE, distance
 from causeway.wire import codes
 
-_MOST_ODD = 20_000  # after so many the search ends
+_MOST_ODD = 20_000  # differing records after which the search ends
 _REMEMBERED_BYTES = 16 * 1024 * 1024  # of the last records that agreed, to recognise copies
 _REMEMBERED = 200_000  # records
 _WINDOWS = (64, 1_024, 16_384)  # records searched for the place where both sides fit again
@@ -39,8 +39,9 @@ def compare(
     look_into: bool,
     spent: Spent = lambda _: None,
 ) -> RangeOutcome:
-    """Compares one range. `look_into`: to the end, with each difference; otherwise only whether
-    there is a difference. `spent` is called with the bytes of each answer of either side.
+    """Compares one range. `look_into`: compares to the end and finds each difference; otherwise
+    only whether there is a difference. `spent` is called with the bytes of each answer of either
+    side.
 
     Raises CausewayError if a cluster does not answer. A log that has deleted records of the range
     is a result (`ended`), not an error.
@@ -67,7 +68,7 @@ def compare(
 def _aligned(
     found: RangeOutcome, source: Cluster, target: Cluster, spent: Spent
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
-    """Both sides, from the first record that both must have."""
+    """Returns both sides, from the first record that both must have."""
     part, end = found.range, found.range.end
     if part.feed.earlier:
         return _from_the_end(found, source, target, spent)
@@ -98,7 +99,7 @@ def _aligned(
 def _from_the_end(
     found: RangeOutcome, source: Cluster, target: Cluster, spent: Spent
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
-    """The same number of last records of both sides, of any producer."""
+    """Returns the same number of last records of both sides, of any producer."""
     part = found.range
     there = replace(
         part,
@@ -117,7 +118,7 @@ def _from_the_end(
 
 
 def _without(pieces: Iterator[Piece], count: int) -> Iterator[Piece]:
-    """All but the first `count` records."""
+    """Yields all but the first `count` records."""
     for piece in pieces:
         if count >= piece.count:
             count -= piece.count
@@ -156,7 +157,7 @@ class _Walk:
             going = self._by_records()
 
     def finish(self) -> None:
-        """Completes the outcome: sorts what does not fit, and counts it."""
+        """Completes the outcome: sorts the records that do not fit, and counts them."""
         found = self._found
         differences = differ.resolve(self._odd) + self._more + list(found.differences)
         found.differences = tuple(differences[:MOST_DIFFERENCES])
@@ -174,7 +175,7 @@ class _Walk:
                 self._batch_bytes -= len(self._batches.popleft()[0].payload or b"")
 
     def _by_records(self) -> bool:
-        """Compares until both sides are at the end of a batch; False if the comparison ends
+        """Compares until both sides are at the end of a batch. Returns False if the comparison ends
         here."""
         source, target = self._source, self._target
         while True:
@@ -194,7 +195,7 @@ class _Walk:
                     return False
 
     def _agree(self, both: int) -> int:
-        """How many of the first `both` records are equal."""
+        """Returns how many of the first `both` records are equal."""
         ones, others = self._comparable(both)
         if ones == others:
             return both
@@ -202,7 +203,7 @@ class _Walk:
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], equal))
 
     def _comparable(self, count: int | None = None) -> list[Sequence[Content]]:
-        """The first `count` records of both sides, or all that are unpacked."""
+        """Returns the first `count` records of both sides, or all that are unpacked."""
         contents = [side.contents[:count] for side in (self._source, self._target)]
         return [without_times(one) if self._found.timeless else one for one in contents]
 
@@ -219,7 +220,7 @@ class _Walk:
         self._target.drop(count)
 
     def _differ(self) -> bool:
-        """Passes the records that do not fit; False if no later records fit."""
+        """Passes the records that do not fit. Returns False if no later records fit."""
         source, target = self._source, self._target
         for side, other, kind in (
             (target, source, DifferenceKind.MISSING),
@@ -251,7 +252,8 @@ class _Walk:
         return True
 
     def _drop_odd(self, ours: int, theirs: int) -> None:
-        """Drops so many records of the source and target that do not fit, and remembers them."""
+        """Drops `ours` records of the source and `theirs` of the target that do not fit, and
+        remembers them."""
         ones, others = self._comparable()
         self._odd += differ.odd_ones(
             self._source, self._target, ones[:ours], others[:theirs], self._known_as
@@ -260,7 +262,7 @@ class _Walk:
         self._target.drop(theirs)
 
     def _rest(self, longer: LogSide, kind: DifferenceKind) -> None:
-        """One side has ended, the other has not. Its last records may be copies, or moved."""
+        """One side has ended, the other has not. The rest may be copies, or moved records."""
         longer.more(_WINDOWS[-1], _WINDOW_BYTES)
         self._drop_odd(len(self._source.contents), len(self._target.contents))
         longer.more(1, _WINDOW_BYTES)
@@ -271,7 +273,7 @@ class _Walk:
             )
 
     def _known_as(self, digest: int) -> tuple[int, int] | None:
-        """The offsets of a recent record that agreed and has this hash."""
+        """Returns the offsets of a recent record that agreed and has this hash."""
         while self._batches:
             one, other = self._batches.popleft()
             try:

@@ -1,4 +1,4 @@
-"""Explains differences: where both sides fit again, and what happened to the records in between.
+"""Explains differences: finds where both sides fit again, and what happened to the records between.
 
 source  … a b c d e …        source  … a b c d …          source  … a b c d …
 target  … a x c d e …        target  … a c d …            target  … a b b c d …
@@ -15,11 +15,11 @@ from causeway.cluster import Content
 from causeway.operate.verify.logs import UNREADABLE, LogSide
 from causeway.operate.verify.outcome import Difference, DifferenceKind
 
-MOST_DIFFERENCES = 1_000  # listed per range; the others are counted
-FIT = 3  # so many records in a row must be equal for both sides to fit again
+MOST_DIFFERENCES = 1_000  # listed for each range; the others are counted
+FIT = 3  # this number of records in a row must be equal for both sides to fit again
 _MOST_SORTED_OUT = 2_000  # records that are compared pairwise
 
-# By hash: the offsets of a record that agreed.
+# Returns, for a hash, the offsets of a record that agreed.
 KnownRecords = Callable[[int], "tuple[int, int] | None"]
 
 
@@ -41,8 +41,8 @@ class Odd(NamedTuple):
 def realign(
     source: Sequence[Content], target: Sequence[Content], *, whole: bool
 ) -> tuple[int, int] | None:
-    """The number of records of each side before both sides fit again; None if they do not fit
-    within the given records. `whole`: no records follow, so both sides may end."""
+    """Returns the number of records of each side before both sides fit again. None if they do not
+    fit within the given records. `whole`: no records follow, so both sides may end."""
     ones, others = [hash(one) for one in source], [hash(other) for other in target]
     first: dict[tuple[int, ...], int] = {}
     for place, run in _runs(others, whole):
@@ -58,8 +58,8 @@ def realign(
 
 
 def _runs(hashes: list[int], whole: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each place with the next FIT hashes. If no records follow, the end counts as records that are
-    equal on both sides."""
+    """Yields each place with the next FIT hashes. If no records follow, the end counts as records
+    that are equal on both sides."""
     padded: list[int] = [*hashes, *range(FIT)] if whole else hashes
     for place in range(len(padded) - FIT + 1):
         yield place, tuple(padded[place : place + FIT])
@@ -72,8 +72,8 @@ def odd_ones(
     others: Sequence[Content],
     known: KnownRecords,
 ) -> list[Odd]:
-    """Pairs the records that do not fit, one by one: `contents` of the source and `others` of the
-    target are the next ones of each side."""
+    """Pairs the records that do not fit, one by one. `contents` and `others` are the next records
+    of the source and of the target."""
     digests = [hash(each) for each in contents], [hash(each) for each in others]
     found = []
     for (place, is_here), (there, is_there) in _pairs(*digests):
@@ -126,7 +126,7 @@ def _replaced(a: int, b: int, c: int, d: int) -> Iterator[tuple[_Place, _Place]]
 
 
 def detail(one: Content, other: Content) -> str:
-    """The parts in which two records differ, without content."""
+    """Returns the parts in which two records differ, without content."""
     if other[3] is UNREADABLE["target"]:
         return "the target's batch cannot be read"
     if one[3] is UNREADABLE["source"]:
@@ -152,13 +152,13 @@ def _bytes(name: str, here: bytes | None, there: bytes | None) -> str:
 
 
 def without_times(contents: Sequence[Content]) -> list[Content]:
-    """The same records, where timestamps do not count."""
+    """Returns the same records without timestamps."""
     return [(None, *content[1:]) for content in contents]
 
 
 def resolve(odd: Sequence[Odd]) -> list[Difference]:
-    """Differences for all records that do not fit: swapped, moved and doubled ones are
-    recognised."""
+    """Returns differences for all records that do not fit. It recognises swapped, moved and doubled
+    records."""
     taken: set[int] = set()
     found: dict[int, Difference] = {}
     changed = {

@@ -1,5 +1,5 @@
-"""Runs comparisons of ranges: few in this process, many as Spark jobs of one task each, as many at
-once as there are lanes."""
+"""Runs comparisons of ranges: a few in this process; many as Spark jobs of one task each, and as
+many at once as there are lanes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from causeway.relay import SECRET_VARIABLE
 if TYPE_CHECKING:
     from causeway.daemon.spark import Spark
 
-HERE_BYTES = 64 * 1024 * 1024  # of the source; compared before Spark would have started
+HERE_BYTES = 64 * 1024 * 1024  # of the source; this takes less time than a start of Spark
 _TASK_BYTES = 192 * 1024 * 1024
 _TASK_RANGES = 500
 _ATTEMPTS = 3
@@ -59,8 +59,8 @@ class _TaskGroup:
 
 
 class Runner:
-    """Compares ranges in this process, in which the clusters are `connect`ed, or by `spark`, which
-    has started with this `secret`."""
+    """Compares ranges. Without `spark`, in this process, in which the clusters are `connect`ed.
+    Otherwise on `spark`, which was started with `secret`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Runner:
     def run(self, parts: Sequence[Part], *, look_into: bool, on_answer: OnAnswer) -> None:
         """Calls `on_answer` as answers arrive. Raises CausewayError if Spark cannot run the
         tasks."""
-        # A throttled task has one range: otherwise progress would be reported every few minutes.
+        # A throttled task has one range, otherwise progress would be reported every few minutes.
         alone = self._spark is None or self._bytes_per_s is not None
         waiting = deque(_groups(parts, 1 if alone else _TASK_BYTES))
         lanes = 1 if self._spark is None else self._spark.lanes
@@ -123,7 +123,7 @@ class Runner:
     def _take(
         self, group: _TaskGroup, ended: Future[list[Answer]], on_answer: OnAnswer
     ) -> list[_TaskGroup]:
-        """Reports the answers, and returns the groups to try again."""
+        """Reports the answers. Returns the groups to try again."""
         last = group.attempts + 1 >= _ATTEMPTS
         error = ended.exception()
         if error is not None:
@@ -133,12 +133,12 @@ class Runner:
                 return [_TaskGroup(group.parts, group.attempts + 1)]
             if not self._worked:
                 raise error
-            if len(group.parts) > 1:  # one range may end its worker: run each alone
+            if len(group.parts) > 1:  # one range may crash its worker: run each alone
                 return [_TaskGroup([part], group.attempts) for part in group.parts]
             on_answer(group.parts[0], error)
             return []
         self._worked = True
-        # Here, a broker that does not answer was waited for already.
+        # In this process, the client has already waited for a broker that does not answer.
         passing = CausewayError if self._spark is not None else BrokerError
         again = []
         for part, found in zip(group.parts, ended.result(), strict=True):
@@ -150,7 +150,7 @@ class Runner:
 
 
 def _groups(parts: Sequence[Part], most_bytes: int) -> Iterator[_TaskGroup]:
-    """Groups of one link each, large enough that the overhead of a Spark task is small."""
+    """Yields groups of one link each, large enough that the overhead of a Spark task is small."""
     group = _TaskGroup([])
     for part in parts:
         full = group.size >= most_bytes or len(group.parts) >= _TASK_RANGES
@@ -171,7 +171,7 @@ def runner(
     bytes_per_s: float | None,
     tick: Tick,
 ) -> Iterator[Runner]:
-    """A runner for about `size` bytes of the source. Raises PrerequisiteError."""
+    """Yields a runner for about `size` bytes of the source. Raises PrerequisiteError."""
     from causeway.daemon.spark import Spark, cores_of
     from causeway.relay import new_secret
 
@@ -196,8 +196,8 @@ def runner(
 @dataclass(frozen=True, slots=True)
 class CompareTask:
     """Runs on an executor: compares a few ranges of one link, one after the other. `clusters`: the
-    encrypted settings of both clusters; the key is in the executor's environment, never in data
-    that Spark sends or shows. `bytes_per_s` None: no limit."""
+    encrypted settings of both clusters. The key is in the executor's environment, never in data
+    that Spark sends or shows. `bytes_per_s`: None for no limit."""
 
     clusters: bytes
     ranges: Sequence[Range]
@@ -211,7 +211,7 @@ class CompareTask:
 
 
 def answer(part: Range, source: Cluster, target: Cluster, look_into: bool, pace: Pace) -> Answer:
-    """Compares one range. An error is an answer, so that it does not stop the other ranges."""
+    """Compares one range. An error is also an answer: it must not stop the other ranges."""
     try:
         return compare(part, source, target, look_into=look_into, spent=pace.spent)
     except CausewayError as error:
@@ -219,7 +219,7 @@ def answer(part: Range, source: Cluster, target: Cluster, look_into: bool, pace:
 
 
 class Pace:
-    """Limits the average number of bytes read per second: the reader waits."""
+    """Limits the average number of bytes read per second by pauses of the reader."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
         self._rate = bytes_per_s
@@ -229,7 +229,7 @@ class Pace:
         if self._rate is None:
             return
         now = time.monotonic()
-        # An unused rate is not saved for later.
+        # Unused time is not saved for later.
         self._due = max(self._due, now - 1.0) + size / self._rate
         if self._due > now:
             time.sleep(self._due - now)
@@ -241,7 +241,7 @@ def seal(secret: str, source: ClientSettings, target: ClientSettings) -> bytes:
 
 @lru_cache(maxsize=1)
 def _opened(clusters: bytes) -> tuple[Cluster, Cluster]:
-    """The clusters of a task. Connections stay open for the next task of the same worker."""
+    """Returns the clusters of a task. Connections stay open for the worker's next task."""
     key = os.environ[SECRET_VARIABLE]
     source, target = json.loads(Fernet(key).decrypt(clusters))
     return Cluster(from_wire(source)), Cluster(from_wire(target))

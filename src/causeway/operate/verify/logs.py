@@ -44,13 +44,14 @@ _LEAST_BYTES = 64 * 1024
 _MORE = 1.05  # times the estimate from the bytes read so far
 
 Spent = Callable[[int], None]  # called with the bytes of each answer of either side
-Fetch = Callable[[int], FetchedPartition]  # the answer from an offset on; raises CausewayError
+# Returns the answer from an offset on; raises CausewayError.
+Fetch = Callable[[int], FetchedPartition]
 
 
 @dataclass(slots=True)
 class Piece:
     """Neighbouring records of one batch. `contents` raises ProtocolError if the batch cannot be
-    read. `payload`: the bytes of a whole, dense batch, else None."""
+    read. `payload`: the bytes of a whole, dense batch, otherwise None."""
 
     contents: Callable[[], list[Content]]
     offsets: Sequence[int]
@@ -73,7 +74,7 @@ class Piece:
         )
 
     def part(self, start: int, stop: int) -> Piece:
-        """The records from index `start` up to `stop`."""
+        """Returns the records from index `start` up to `stop`."""
         if (start, stop) == (0, self.count):
             return self
         return Piece(
@@ -84,7 +85,7 @@ class Piece:
 
 
 def of_source(cluster: Cluster, part: Range, spent: Spent) -> Iterator[Piece]:
-    """The series of the range on the source. Raises CausewayError."""
+    """Yields the series of the range on the source. Raises CausewayError."""
     for batch in _relayed(cluster, part, spent):
         inside = _kept_piece(batch, part.end.source)
         if inside.count:
@@ -92,7 +93,7 @@ def of_source(cluster: Cluster, part: Range, spent: Spent) -> Iterator[Piece]:
 
 
 def _kept_piece(batch: Batch, end: int) -> Piece:
-    """The records of `batch` below offset `end`."""
+    """Returns the records of `batch` below offset `end`."""
     piece = Piece(
         lambda: [content_of(record) for record in records_of(batch)],
         range(batch.first, batch.first + batch.records) if batch.offsets is None else batch.offsets,
@@ -106,8 +107,8 @@ def _kept_piece(batch: Batch, end: int) -> Piece:
 def of_visible(
     cluster: Cluster, found: RangeOutcome, start: int, end: int, spent: Spent
 ) -> Iterator[Piece]:
-    """The records that a read_committed consumer reads on the target, from offset `start` up to
-    `end`, of all writers. Raises CausewayError."""
+    """Yields the records that a read_committed consumer reads on the target, from offset `start` up
+    to `end`, of all writers. Raises CausewayError."""
     part = found.range
     at = part.feed.target
     ahead = _ahead(cluster, at, end, part.offset_bytes, spent, read_committed=True)
@@ -161,8 +162,8 @@ def _relayed(cluster: Cluster, part: Range, spent: Spent) -> Iterator[Batch]:
 
 
 def of_target(cluster: Cluster, found: RangeOutcome, spent: Spent) -> Iterator[Piece]:
-    """The records of the feed's producer in the range on the target. Records of other producers,
-    also those after the range, are counted in `found`. Raises CausewayError."""
+    """Yields the records of the feed's producer in the range on the target. Counts records of other
+    producers in `found`, also those after the range. Raises CausewayError."""
     part = found.range
     at, start, end = part.feed.target, part.target_from, part.target_to
     position, last_of_all = start, max(end, part.others_to)
@@ -186,8 +187,8 @@ def of_target(cluster: Cluster, found: RangeOutcome, spent: Spent) -> Iterator[P
 def _pieces(
     records: bytes, position: int, end: int, found: RangeOutcome
 ) -> Iterator[tuple[int, int, Piece | None]]:
-    """The first and last offset of each whole batch from `position` on, with its piece if the
-    feed's producer wrote it, up to the first batch that begins at `end` or later."""
+    """Yields the first and last offset of each whole batch from `position` on, with its piece if
+    the feed's producer wrote it. Ends with the first batch that begins at `end` or later."""
     for raw in frames(memoryview(records)):
         base = int.from_bytes(raw[:8])
         if base >= end:
@@ -261,7 +262,7 @@ def _ahead(
 
     def fetch(position: int) -> FetchedPartition:
         each = size / offsets if offsets else offset_bytes
-        wanted = (end - position) * each * _MORE  # limits how much is read beyond the end
+        wanted = (end - position) * each * _MORE  # limits the bytes read beyond the end
         most = int(min(_MOST_BYTES, max(_LEAST_BYTES, wanted)))
         return cluster.fetch(at, position, most, read_committed=read_committed, max_wait_ms=0)
 
@@ -288,14 +289,14 @@ def _ahead(
 
 
 def _following(data: memoryview, position: int) -> int:
-    """The offset after the last whole batch; `position` if there is none."""
+    """Returns the offset after the last whole batch; `position` if there is none."""
     for last in deque(frames(data), maxlen=1):
         base = int.from_bytes(last[:8])
         return base + 1 + (int.from_bytes(last[23:27]) if last[MAGIC_AT] == MAGIC else 0)
     return position
 
 
-# Replaces the headers of records in a batch that cannot be unpacked. Equal to no other headers.
+# Replaces the headers of records in a batch that cannot be unpacked. It equals no other headers.
 UNREADABLE: dict[str, tuple[tuple[str, bytes | None], ...]] = {
     "source": (("of the source", None),),
     "target": (("of the target", None),),
@@ -304,7 +305,8 @@ UNREADABLE: dict[str, tuple[tuple[str, bytes | None], ...]] = {
 
 class LogSide:
     """One side of a comparison. `contents` and `offsets`: of the records that are unpacked and not
-    passed yet; `index`: the number dropped before them; `end`: the offset after the last record."""
+    passed yet. `index`: the number of records dropped before them. `end`: the offset after the last
+    record."""
 
     def __init__(self, pieces: Iterator[Piece], name: str, end: int) -> None:
         self._pieces = pieces
@@ -317,11 +319,12 @@ class LogSide:
         self.ended = False
 
     def offset(self, place: int) -> int:
-        """The offset of the record at index `place`, or the end."""
+        """Returns the offset of the record at index `place`, or the end."""
         return self.offsets[place] if place < len(self.offsets) else self.end
 
     def piece(self) -> Piece | None:
-        """The next whole piece, None at the end. Only while no unpacked record is left."""
+        """Returns the next whole piece; None at the end. Call it only if no unpacked record is
+        left."""
         piece, self._next = self._next, None
         if piece is None:
             piece = next(self._pieces, None)
@@ -329,11 +332,11 @@ class LogSide:
         return piece
 
     def back(self, piece: Piece | None) -> None:
-        """Returns a piece from `piece()`, to be unpacked."""
+        """Takes back a piece from `piece()`, to be unpacked."""
         self._next = piece
 
     def more(self, count: int, most_bytes: int) -> None:
-        """Unpacks until `count` records or `most_bytes` are there, or the log has ended."""
+        """Unpacks until there are `count` records or `most_bytes`, or until the log ends."""
         size = 0
         while len(self.contents) < count and size < most_bytes:
             piece = self.piece()
@@ -361,5 +364,5 @@ class LogSide:
 
 
 def _memory_of(content: Content) -> int:
-    """Bytes with headers, which may be the larger part."""
+    """Returns the bytes with those of headers, which may be the larger part."""
     return size_of(content) + sum(len(name) + len(value or b"") for name, value in content[3])

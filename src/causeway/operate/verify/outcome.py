@@ -17,7 +17,7 @@ from causeway.relay import Assignment, TreatmentStep
 
 _CHECKSUM = 1 << 64
 
-FeedIdentity = tuple[str, TopicPartition, TopicPartition, int, str, str]  # results hold for one
+FeedIdentity = tuple[str, TopicPartition, TopicPartition, int, str, str]  # results are for one
 
 
 class DifferenceKind(StrEnum):
@@ -26,17 +26,17 @@ class DifferenceKind(StrEnum):
     DOUBLED = "doubled"  # the target has the record twice
     SWAPPED = "swapped"  # two records have changed places
     MOVED = "moved"  # the record is at another place
-    UNKNOWN = "unknown"  # the target has a record that the source has not
+    UNKNOWN = "unknown"  # the target has a record that the source does not have
     CORRUPT = "corrupt"  # a batch that no consumer can read
     DIFFERENT = "different"  # no record fits from here on
 
 
 class Difference(Value, rename={"source": "source_offset", "target": "target_offset"}):
     """One record, or a run of `records` of one kind. `source`: the (first) source offset; for an
-    unknown record, the source offset before which it appears, None: not known. `target`: the target
-    offset; for a missing record, where it should be. `other`: the offsets of the record with which
-    it changed places, or of the first copy of a doubled record. `detail`: which parts differ, never
-    content."""
+    unknown record, the source offset before which it appears, None if that is not known. `target`:
+    the target offset; for a missing record, where it should be. `other`: the offsets of the record
+    with which it changed places, or of the first copy of a doubled record. `detail`: which parts
+    differ, never content."""
 
     kind: DifferenceKind
     source: int | None
@@ -49,8 +49,8 @@ class Difference(Value, rename={"source": "source_offset", "target": "target_off
 class Sums(Struct, kw_only=True):
     """The records that agree: their number, their `size` (bytes on the source, without headers) and
     `checksum` (sum of the CRC-32C of the compared bytes, modulo 2**64). `as_they_are`: the records
-    among them that were compared as whole batches, byte by byte. `timeless`: the target sets its
-    own timestamps, so timestamps were not compared."""
+    among them that were compared byte by byte, as whole batches. `timeless`: timestamps were not
+    compared, because the target sets its own."""
 
     records: int = 0
     size: int = 0
@@ -82,20 +82,20 @@ class Sums(Struct, kw_only=True):
 
 
 def size_of(content: Content) -> int:
-    """Bytes of key and value."""
+    """Returns the bytes of key and value."""
     return len(content[1] or b"") + len(content[2] or b"")
 
 
 class RangeOutcome(Sums, kw_only=True):
     """The result for one range; the comparison fills it in step by step.
 
-    `begun`: the first source offset compared, -1: none. `others`: records of other producers in
-    between, and `others_at`: the target offset of the first. `different`: the number of records
-    that differ, including those for which `differences` has no room; a comparison that does not
-    look into differences stops at the first and lists none. `ended`: why the comparison stopped
-    before the end. `skipped`: records at the beginning of the source that were never relayed; for
-    an `earlier` range, of the side that has more. `one_sided`: records that one side alone has at
-    their offset, where compaction may have removed them on the other."""
+    `begun`: the first source offset compared, -1 if there is none. `others`: records of other
+    producers in between; `others_at`: the target offset of the first. `different`: the number of
+    records that differ, even if `differences` has no room for all; a comparison that does not look
+    into differences stops at the first and lists none. `ended`: why the comparison stopped before
+    the end. `skipped`: records at the beginning of the source that were never relayed; for an
+    `earlier` range, of the side that has more. `one_sided`: records that only one side has at their
+    offset, if compaction may have removed them on the other side."""
 
     range: Range
     begun: int
@@ -119,11 +119,11 @@ class PartitionFeed:
     """One source partition and one target partition that it feeds.
 
     `alone`: no other producer may write to the target partition. `split` and `outlet`: if keys
-    decide the target partition, how the series is divided and which part is meant. `steps`: the
+    decide the target partition, how the series is divided, and which part is compared. `steps`: the
     treatment of each record, without secrets. `earlier`: the records before the mirror began, of
-    any producer. `by_offset`: each record must have the same offset on both sides, of all
-    writers; `compacted`: compaction may have removed records on one side. The topic ids keep
-    results of a deleted topic apart from its successor."""
+    any producer. `by_offset`: each record, of any writer, must have the same offset on both sides.
+    `compacted`: compaction may have removed records on one side. The topic ids separate the results
+    of a deleted topic from those of its successor."""
 
     link: str
     source: TopicPartition
@@ -156,11 +156,11 @@ class PartitionFeed:
 class Range:
     """The series of `feed` from `start` up to `end`; the progress topic proves both pairs.
 
-    `start` None: the start is counted back from `end`, because the offset map does not reach it.
-    `source_from` and `target_from`: the first offsets that the logs still hold. `cut`: the target
+    `start`: None if the offset map does not reach the start; it is counted back from `end`.
+    `source_from` and `target_from`: the first offsets that the logs still have. `cut`: the target
     has deleted earlier records, so the sequence of its first record decides the start. `target_to`:
-    the end of the target log if that is before `end`. `others_to`: the search for records of other
-    producers ends here if that is after `end`.
+    the end of the target log if that is before `end`. `others_to`: the end of the search for
+    records of other producers, if that is after `end`.
     """
 
     feed: PartitionFeed

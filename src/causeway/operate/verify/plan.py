@@ -73,9 +73,9 @@ class NotCompared(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """What to compare of one source partition and one target partition. `feed` None: nothing can be
-    compared. `earlier`: the records of both sides from before the mirror. `compacted`: compaction
-    may have removed records on one side."""
+    """The comparison of one source partition with one target partition. `feed`: None if nothing can
+    be compared. `earlier`: the records of both sides from before the mirror. `compacted`:
+    compaction may have removed records on one side."""
 
     link: LinkSettings
     source: TopicPartition
@@ -97,9 +97,9 @@ def plan(
     agreed: Callable[[PartitionFeed], Agreed | None] = lambda _: None,
     range_bytes: int = RANGE_BYTES,
 ) -> list[PartitionPlan]:
-    """Plans for all partitions of the links, or of `topics` (names on the source) only. `agreed`:
-    the ranges that agreed before, which are left out. `range_bytes`: see `cut`. Raises ConfigError
-    for unknown names, CausewayError if a cluster does not answer."""
+    """Returns plans for all partitions of the links, or only of `topics` (names on the source).
+    `agreed`: the ranges that agreed before; they are left out. `range_bytes`: see `cut`. Raises
+    ConfigError for unknown names, CausewayError if a cluster does not answer."""
     links = links_of(settings, link, "verify")
     planners = [_LinkPlanner(each, connect, agreed, range_bytes) for each in links]
     found = [share for each in planners for share in each.shares(topics)]
@@ -131,7 +131,7 @@ class _LinkPlanner:
         self._planned = planning.plan(observed, link, collisions.begun_by(every))
         gone = {at.topic for at in self._contents.partitions} - observed.source_topics.keys()
         mirrored, problems = self._planned.mirrored, self._planned.problems
-        # Of all topics, as on the source.
+        # The names of all topics on the source.
         self.names = sorted(
             {*(each.source for each in mirrored), *(each.topic for each in problems), *gone}
         )
@@ -141,7 +141,7 @@ class _LinkPlanner:
         self._runs = driver is not None and driver.running
 
     def shares(self, topics: Collection[str] | None) -> Iterator[PartitionPlan]:
-        """Plans by topic."""
+        """Yields plans by topic."""
         mirrored = {topic.source: topic for topic in self._planned.mirrored}
         problems = {each.topic: each for each in self._planned.problems}
         wanted = [name for name in self.names if topics is None or name in topics]
@@ -202,7 +202,7 @@ class _LinkPlanner:
                 yield self._share(topic, progress, index, logs, behind if not index else ())
 
     def _beyond(self, topic: MirroredTopic) -> Sequence[TopicPartition]:
-        """Partitions of a mirror with a sole writer that no source partition feeds."""
+        """Returns partitions of a mirror with a sole writer that no source partition feeds."""
         known = self._contents.partitions
         places = (TopicPartition(topic.source, number) for number in range(topic.partitions))
         of_topic = [one for at in places if (one := known.get(at)) is not None and one.outlets]
@@ -218,7 +218,7 @@ class _LinkPlanner:
     def _unfed(
         self, topic: MirroredTopic, there: TopicPartition, logs: Ends
     ) -> Iterator[PartitionPlan]:
-        """A plan for a target partition without a source: all its records are foreign."""
+        """Yields a plan for a target partition without a source: all its records are foreign."""
         at = TopicPartition(topic.source, there.partition)
         share = PartitionPlan(link=self._link, source=at, target_topic=there.topic, target=there)
         try:
@@ -335,7 +335,8 @@ class _LinkPlanner:
 
 
 def _reached(progress: PartitionProgress, logs: Ends) -> PartitionProgress:
-    """The progress by the target's log, whose end is the position while the mirror goes on."""
+    """Returns the progress by the target's log: while the mirror goes on, its end is the
+    position."""
     (outlet,) = progress.outlets
     try:
         _, end = logs.there(outlet.at)
@@ -351,8 +352,9 @@ def _reached(progress: PartitionProgress, logs: Ends) -> PartitionProgress:
 def _behind(
     progress: PartitionProgress, logs: Ends, *, beats: bool = False
 ) -> tuple[NotCompared, ...]:
-    """The source records that are not mirrored yet. `beats`: a heartbeats topic whose mirror runs;
-    drivers write there all the time, so its last records are always missing."""
+    """Returns the source records that are not mirrored yet. `beats`: a heartbeats topic whose
+    mirror runs. Drivers write to such a topic all the time, so its last records are always
+    missing."""
     try:
         end, written = logs.readable(progress.source)
     except CausewayError as error:

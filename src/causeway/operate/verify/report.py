@@ -37,14 +37,14 @@ class PartitionReport(
         "left": "not_compared",
     },
 ):
-    """The result for one source partition and one target partition that it feeds (None: none).
+    """The result for one source partition and one target partition that it feeds (None if none).
 
-    `source_offsets`, `target_offsets`: the first compared offset, and the one after the last; None:
-    none. `records`, `size` (bytes on the source) and `checksum` (hexadecimal) count what agrees,
-    including `before`: records that agreed in an earlier call. `as_they_are`: the records compared
-    byte by byte, in whole batches. `by_offset`: the partition preserves offsets, so each record was
-    compared with the one at the same offset. `different`: the number of records that differ;
-    `differences` may list fewer.
+    `source_offsets`, `target_offsets`: the first compared offset, and the one after the last; None
+    if there are none. `records`, `size` (bytes on the source) and `checksum` (hexadecimal) count
+    the records that agree, including `before`: records that agreed in an earlier call.
+    `as_they_are`: the records compared byte by byte, in whole batches. `by_offset`: the partition
+    preserves offsets, so each record was compared with the record at the same offset. `different`:
+    the number of records that differ; `differences` may list fewer.
     """
 
     link: str
@@ -74,8 +74,8 @@ class PartitionReport(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`began`: ms since 1970. `seconds`: total duration, of which `comparing_s` after the lanes
-    started."""
+    """`began`: ms since 1970. `seconds`: the total duration; `comparing_s`: the part after the
+    lanes started."""
 
     partitions: tuple[PartitionReport, ...]
     began: int
@@ -110,7 +110,7 @@ class Report:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """JSON for `--json`. The keys are stable; null means that there is no value."""
+    """Returns JSON for `--json`. The keys are stable; null means that there is no value."""
     return {
         "agrees": report.agrees,
         "differs": report.differs,
@@ -144,7 +144,7 @@ Cell = str | tuple[str, str]  # text, or text and class
 
 
 def render(report: Report) -> str:
-    """The page as HTML. All names are escaped; it contains no content of records."""
+    """Returns the page as HTML. All names are escaped; it contains no content of records."""
     headline, style = _headline(report)
     template = Template((files("causeway.operate.verify") / "page.html").read_text("utf-8"))
     began = datetime.fromtimestamp(report.began / 1000, UTC)
@@ -271,7 +271,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -
         f'<th scope="col" class="{kind}">{escape(name)}</th>'
         for name, kind in zip(columns, kinds, strict=True)
     )
-    # Focusable, so that the keyboard can scroll it.
+    # Focusable: the keyboard can scroll it.
     label = escape(title or "Each partition", quote=True)
     yield f'<div class="wide" tabindex="0" role="region" aria-label="{label}">'
     yield f"<table><thead><tr>{heads}</tr></thead><tbody>"

@@ -1,4 +1,4 @@
-"""Compares source and target: first whether each range agrees, then where the others differ."""
+"""Compares source and target: first finds the ranges that agree, then where the others differ."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LEAST_RANGE = 1024 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """`done` of about `size` bytes on the source; `differ`: ranges that do not agree. One value
-    follows the whole comparison."""
+    """`done` of about `size` bytes on the source. `differ`: the number of ranges that do not agree.
+    One value follows the whole comparison."""
 
     size: int
     done: int = 0
@@ -44,7 +44,7 @@ class Progress:
 
     @property
     def eta_s(self) -> float | None:
-        """None before the first result."""
+        """The expected remaining seconds. None before the first result."""
         if not self.done:
             return None
         return max(0, self.size - self.done) / self.bytes_per_s
@@ -60,17 +60,17 @@ def verify(
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Report:
     """Compares the records mirrored so far with their source: of all flows or of `link`, of all
-    topics or of `topics` (names on the source). Writes to neither cluster; needs no driver.
+    topics or of `topics` (names on the source). Writes to neither cluster, and needs no driver.
 
-    `state`: a file that keeps what agreed, so that a later call continues from there.
+    `state`: a file that keeps the ranges that agreed, so that a later call continues from there.
     `bytes_per_s`: the limit for reads from both clusters together. `on_progress` is called from
     this thread. Raises ConfigError for unknown names, and CausewayError if a cluster does not
-    answer at all; partitions that cannot be compared are in the report.
+    answer at all. Partitions that cannot be compared are in the report.
     """
     began, started = int(time.time() * 1000), time.monotonic()
     memory = AgreedFile(state)
     memory.open()
-    # A throttled range takes a few seconds: a lane reads both sides at its share of the rate.
+    # A throttled range takes a few seconds. Each lane reads both sides at its share.
     throttled = None if bytes_per_s is None else int(max(_LEAST_RANGE, bytes_per_s))
     try:
         with clusters() as connect:
@@ -103,7 +103,7 @@ def verify(
 
 @dataclass(slots=True)
 class _Found:
-    """The results of one partition plan: `outcomes` by the index of the last range that each
+    """The results of one partition plan. `outcomes`: by the index of the last range that an outcome
     covers."""
 
     outcomes: dict[int, RangeOutcome] = field(default_factory=dict)
@@ -162,14 +162,14 @@ class _Comparison:
             return
         into.outcomes[part.place] = found
         start, end = part.range.start, part.range.end
-        # Records of other producers are reported by each call.
+        # Each call reports records of other producers, so such a range is not kept.
         whole = found.ended is None and not found.others and not part.range.cut
         whole &= not found.one_sided
         if start is not None and start != end and whole:
             self._memory.add(part.range.feed, start, end, found)
 
     def _usable(self, part: Part, found: Answer) -> bool:
-        """Whether the range was compared; if not, the reason goes to the report."""
+        """Returns whether the range was compared. If not, the report gets the reason."""
         into = self._found[part.owner]
         ended = str(found) if isinstance(found, CausewayError) else found.ended
         if ended is not None:
@@ -180,8 +180,8 @@ class _Comparison:
         return isinstance(found, RangeOutcome)
 
     def closer(self) -> list[Part]:
-        """The ranges to look into: differing neighbours together, with the range before them, which
-        may hold the first copy of a doubled record."""
+        """Returns the ranges to look into. Neighbours that differ are joined, together with the
+        range before them, which may contain the first copy of a doubled record."""
         self.progress.looking = True
         parts = []
         for owner, (share, found) in enumerate(zip(self._shares, self._found, strict=True)):
@@ -201,7 +201,7 @@ class _Comparison:
             assert isinstance(found, RangeOutcome)
             into.outcomes[part.place] = found
         if isinstance(found, CausewayError) or (found.ended is not None and not found.differs):
-            # It differs, but the records that show where are gone by now.
+            # It differs, but the records that show the place are gone by now.
             detail = "both sides differ after this offset; the place could not be determined"
             one = part.range
             into.certain.append(

@@ -43,7 +43,7 @@ class _Line(Sums, kw_only=True, rename={"start": "from", "end": "to", "size": "b
 
 
 class AgreedFile:
-    """The ranges that agreed. `path` None: they are not kept."""
+    """The ranges that agreed. They are not kept if `path` is None."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -121,7 +121,7 @@ class AgreedFile:
                 if number or msgspec.json.decode(line) != _FORMAT:
                     self._take(msgspec.json.decode(line, type=_Line))
             except msgspec.MsgspecError as error:
-                cause = f"line {number + 1} is not what verify writes ({error})"
+                cause = f"line {number + 1} was not written by verify ({error})"
                 raise self._unusable(cause, "name a new file") from error
 
     def _take(self, line: _Line) -> None:

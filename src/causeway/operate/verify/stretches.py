@@ -38,7 +38,7 @@ Stretch = tuple[Pair, Pair]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Start of the source log, start and end of the target log, estimated bytes per offset."""
+    """The start of the source log, start and end of the target log, estimated bytes per offset."""
 
     source_start: int
     target_start: int
@@ -55,9 +55,10 @@ def cut(
     done: Sequence[Stretch] = (),
     range_bytes: int,
 ) -> list[Range]:
-    """The ranges to compare. `points`: of the offset map, ascending; all records are mirrored up to
-    the last one. `from_first`: nothing was mirrored before the first point. `done`: stretches that
-    agreed before, in order; they are left out. `range_bytes`: estimated size of a range."""
+    """Returns the ranges to compare. `points`: of the offset map, ascending; all records are
+    mirrored up to the last one. `from_first`: nothing was mirrored before the first point. `done`:
+    stretches that agreed before, in order; they are left out. `range_bytes`: estimated size of a
+    range."""
     most = max(1, int(range_bytes / logs.offset_bytes))
     known = sorted({*points, *(pair for stretch in done for pair in stretch)})
     stretches = [
@@ -74,7 +75,7 @@ def cut(
 
 
 def _sized(stretches: Sequence[Stretch], most: int) -> Iterator[Stretch]:
-    """Stretches of about `most` source offsets. A gap between stretches starts a new one."""
+    """Yields stretches of about `most` source offsets. A gap between stretches starts a new one."""
     begin = last = stretches[0][0] if stretches else Pair(0, 0, 0)
     for start, end in stretches:
         if start != last:
@@ -98,9 +99,9 @@ def _sized(stretches: Sequence[Stretch], most: int) -> Iterator[Stretch]:
 
 
 def same_offsets(begin: int, end: int, logs: Logs) -> list[Pair]:
-    """Points from which each offset up to `end` is the same on both sides. `begin`: the first
-    offset that was mirrored. After a failback, the target has earlier records with their offsets,
-    too."""
+    """Returns points from which each offset up to `end` is the same on both sides. `begin`: the
+    first offset that was mirrored. After a failback, the target also has earlier records with their
+    offsets."""
     if logs.target_start < begin:
         begin = max(logs.source_start, logs.target_start)
     offsets = [*range(begin, end, SEQUENCE_SPACE // 2), end]
@@ -108,12 +109,12 @@ def same_offsets(begin: int, end: int, logs: Logs) -> list[Pair]:
 
 
 def _after(pair: Pair, count: int) -> Pair:
-    """The pair `count` records later in a straight span."""
+    """Returns the pair `count` records later in a straight span."""
     return Pair(pair.source + count, pair.target + count, advance(pair.sequence, count))
 
 
 def _range(feed: PartitionFeed, start: Pair | None, end: Pair, logs: Logs) -> Iterator[Range]:
-    """The range of a stretch; none if a log has deleted all its records."""
+    """Yields the range of a stretch; nothing if a log has deleted all its records."""
     if end.source <= logs.source_start or 0 < logs.target_start >= end.target:
         return
     begin = start or Pair(0, 0, 0)
@@ -136,7 +137,8 @@ def _range(feed: PartitionFeed, start: Pair | None, end: Pair, logs: Logs) -> It
 
 
 def earlier(feed: PartitionFeed, first: Pair, logs: Logs) -> Range | None:
-    """A range for records that another tool mirrored before; None if a log has deleted them."""
+    """Returns a range for records that another tool mirrored before. None if a log has deleted
+    them."""
     if first.source <= logs.source_start or first.target <= logs.target_start:
         return None
     return Range(
@@ -151,7 +153,8 @@ def earlier(feed: PartitionFeed, first: Pair, logs: Logs) -> Range | None:
 
 
 def after_mirrored(feed: PartitionFeed, last: Pair, target_end: int) -> Range:
-    """A range without own records: it finds records of other producers after the mirrored ones."""
+    """Returns a range without own records, to find records of other producers after the mirrored
+    ones."""
     return Range(
         feed=feed,
         start=last,
@@ -163,7 +166,7 @@ def after_mirrored(feed: PartitionFeed, last: Pair, target_end: int) -> Range:
     )
 
 
-_MANY = 20_000  # offsets; from here on the bytes per offset are measured
+_MANY = 20_000  # offsets; if there are more, the bytes per offset are measured
 _SAMPLED_AT_ONCE = 8
 _USUAL_BYTES = 1_000.0
 
@@ -172,7 +175,7 @@ Answers = Mapping[TopicPartition, int | CausewayError]
 
 
 class Ends:
-    """Starts and ends of all logs, asked in bulk. `beyond`: target partitions without a source.
+    """The starts and ends of all logs, asked in bulk. `beyond`: target partitions without a source.
     Raises CausewayError; its methods raise it for a log that did not answer."""
 
     def __init__(

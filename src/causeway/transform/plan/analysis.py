@@ -63,10 +63,10 @@ class PreparedTransform:
         return self._facts.multiplies
 
     def apply(self, rows: DataFrame, *, throws: bool = False) -> DataFrame:
-        """Rows of `rows.OUTPUT` for rows of `input`, in their order, with markers at their places.
-        The result has the session that the transform was prepared in, with SESSION's settings. With
-        `throws` a record on which the query throws ends the job instead of being refused; Spark's
-        message then quotes the record."""
+        """Returns rows of `rows.OUTPUT` for rows of `input`, in their order, with markers at their
+        places. The result belongs to the session that the transform was prepared in, with SESSION's
+        settings. With `throws` a record on which the query throws ends the job and is not refused;
+        then Spark's message quotes the record."""
         to = Catalyst(self._session._jvm)
         before = prelude.prelude(self._own(_analysed(rows)), self._parts, self._facts.used)
         plan = _analysed(before)
@@ -84,8 +84,8 @@ class PreparedTransform:
 
 def prepare(session: SparkSession, transform: TransformSettings) -> PreparedTransform:
     """Analyses `transform` in a new session. Raises ConfigError with all problems that Spark and
-    Causeway find, and their places; PrerequisiteError for an unsupported Spark, or a package that
-    its rules need."""
+    Causeway find, and their places. Raises PrerequisiteError for an unsupported Spark, or for a
+    missing package that its rules need."""
     require_spark()
     for format in sorted({*transform.formats.values()}.intersection(SCHEMA_FORMATS)):
         require(format)
@@ -136,8 +136,8 @@ def prepare(session: SparkSession, transform: TransformSettings) -> PreparedTran
 
 
 def _types(both: tuple[RecordPart, RecordPart], facts: QueryFacts) -> dict[str, list[Any]]:
-    """The DataTypes that the JSON of parts is read as, by their schemas and by from_json in the
-    query."""
+    """Returns the DataTypes that the JSON of parts is read as, by their schemas and by from_json in
+    the query."""
     found: dict[str, list[Any]] = {}
     for part in both:
         if part.name not in facts.used:
@@ -174,7 +174,7 @@ def _parts_of(transform: TransformSettings, subject: str) -> tuple[RecordPart, R
 
 
 def _view(own: SparkSession, given: StructType, both: tuple[RecordPart, RecordPart]) -> DataFrame:
-    """An empty table `records`, registered, as the query sees it."""
+    """Registers an empty table `records`, as the query sees it, and returns it."""
     empty = own.createDataFrame([], given)
     visible = prelude.prelude(empty, both, {"key", "value"}).drop(*HIDDEN)
     view = own.createDataFrame([], visible.schema)
@@ -184,7 +184,7 @@ def _view(own: SparkSession, given: StructType, both: tuple[RecordPart, RecordPa
 
 def _query(own: SparkSession, text: str, subject: str) -> DataFrame:
     try:
-        # Refuses statements. `sql` would execute them.
+        # `parseQuery` refuses statements; `sql` would execute them.
         own._jsparkSession.sessionState().sqlParser().parseQuery(text)
         return own.sql(text)
     except PySparkException as error:
@@ -219,7 +219,7 @@ def _text_of(error: Exception) -> str:
 
 
 def _problem(error: Any) -> PlanProblem:
-    """Spark's message in one line, without its error class and the plan."""
+    """Returns Spark's message in one line, without its error class and the plan."""
     text = str(error)
     at = _AT.search(text)
     place = QueryPlace(int(at[1]), int(at[2]) + 1) if at else QueryPlace()

@@ -1,4 +1,4 @@
-"""Spark's analysed plans from Python: Catalyst's trees over Py4J.
+"""Gives Python access to Spark's analysed plans: Catalyst's trees over Py4J.
 
 These are Spark's internals. Only this module, `refusals`, `rewrite` and `shortcut` know their
 names."""
@@ -29,17 +29,17 @@ class QueryPlace(NamedTuple):
 
 
 def each(seq: Any) -> Iterator[Any]:
-    """The elements of a Scala Seq."""
+    """Yields the elements of a Scala Seq."""
     return (seq.apply(at) for at in range(seq.size()))
 
 
 def name(node: Node) -> str:
-    """`Project`, `Filter`, `Upper`, …"""
+    """Returns a name such as `Project`, `Filter` or `Upper`."""
     return str(node.nodeName())
 
 
 def type_of(expression: Node) -> str:
-    """`string`, `decimal(10,2)`, …"""
+    """Returns a type such as `string` or `decimal(10,2)`."""
     return str(expression.dataType().simpleString())
 
 
@@ -70,7 +70,8 @@ def conjuncts(condition: Node) -> list[Node]:
 
 
 def left_out_of(parsed: Node) -> set[str]:
-    """The names that a query, parsed but not analysed, removes from `*` by EXCEPT or DROP."""
+    """Returns the names that a query, parsed but not analysed, removes from `*` by EXCEPT or
+    DROP."""
     found: set[str] = set()
     todo = [parsed]
     while todo:
@@ -111,7 +112,7 @@ def never_throws(expression: Node) -> bool:
 
 
 class Catalyst:
-    """Constructors of plans and expressions. `expressions` and `logical` have those of Spark."""
+    """Constructors of plans and expressions. `expressions` and `logical` have Spark's own."""
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
@@ -130,12 +131,12 @@ class Catalyst:
         return getattr(self._jvm, "scala.Option").empty()
 
     def replaced(self, plan: Node) -> Node:
-        """`plan` after Spark has replaced functions such as `to_timestamp`."""
+        """Returns `plan` after Spark has replaced functions such as `to_timestamp`."""
         rule = getattr(self._jvm, "org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$")
         return getattr(rule, "MODULE$").apply(plan)
 
     def without(self, text: Node, pattern: str) -> Node:
-        """`text`, empty if `pattern` matches it."""
+        """Returns `text`, or an empty text if `pattern` matches it."""
         whole = self.text(f"(?s)(?:{pattern}).*")
         return self.expressions.RegExpReplace(text, whole, self.text(""))
 
@@ -147,7 +148,7 @@ class Catalyst:
         return self.expressions.Literal.create(value, self._types.StringType)
 
     def struct(self, expressions: Sequence[Node]) -> Node:
-        """A struct of the values of `expressions`."""
+        """Returns a struct of the values of `expressions`."""
         fields = [part for one in expressions for part in (self.text("_"), one)]
         return self.expressions.CreateNamedStruct(self.seq(fields))
 
@@ -165,20 +166,20 @@ class Catalyst:
         return self.expressions.GreaterThan(size, self._zero)
 
     def alias(self, expression: Node, attribute: Node) -> Node:
-        """`expression` under the name and id of `attribute`."""
+        """Returns `expression` under the name and id of `attribute`."""
         none, nothing = self.none(), self.seq([])
         return self.expressions.Alias(
             expression, attribute.name(), attribute.exprId(), nothing, none, nothing
         )
 
     def named(self, expression: Node, name: str) -> Node:
-        """`expression` as a new attribute."""
+        """Returns `expression` as a new attribute."""
         none, nothing = self.none(), self.seq([])
         fresh = self.expressions.NamedExpression.newExprId()
         return self.expressions.Alias(expression, name, fresh, nothing, none, nothing)
 
     def python_udf(self, udf: Node, function: Any, children: Sequence[Node]) -> Node:
-        """`udf` with another function and other arguments."""
+        """Returns `udf` with another function and other arguments."""
         return self.expressions.PythonUDF(
             udf.name(),
             function,
@@ -196,7 +197,7 @@ class Catalyst:
         return self.logical.Project(self.seq(columns), child)
 
     def generate(self, node: Node, generator: Node, child: Node, *, outer: bool) -> Node:
-        """`node` with another generator and child."""
+        """Returns `node` with another generator and child."""
         return self.logical.Generate(
             generator,
             node.unrequiredChildIndex(),

@@ -1,12 +1,12 @@
-"""Refuses Spark SQL that reads the time of day without saying so.
+"""Refuses Spark SQL that reads the time of day in a hidden way.
 
 - `TIMESTAMP 'now'`, `DATE 'today'`, `CAST('now' AS TIMESTAMP)`, `to_date('tomorrow')` and
   `year('yesterday')` are the time at which the query is planned. The words count in constants
   only, in any case, and with white space or a time zone around them.
 - `CAST('12:30' AS TIMESTAMP)`, of a constant or of a record's text, is today at 12:30.
-- So is a TIMESTAMP of '12:30' from from_json, from_csv, from_xml and variants.
+- The same is true of a TIMESTAMP of '12:30' from from_json, from_csv, from_xml and variants.
 
-Such a record would become another one when it is sent again. Constants, and parsers that accept a
+Such a record would become another one if it were sent again. Constants, and parsers that accept a
 time without a date, are refused at the start. In a cast of a record's text, a time without a date
 is replaced by a text that is no timestamp. The cast then fails, or gives NULL, as for any such
 text. Sources: SparkDateTimeUtils.scala (parseTimestampString, convertSpecialDate) and
@@ -27,7 +27,7 @@ from pyspark.sql.types import ArrayType, MapType, StringType, StructField, Struc
 
 from causeway.transform.plan.catalyst import Catalyst, Node, each, name, type_of
 
-# For Java and Python. Spark trims the characters up to the space, and DEL.
+# For Java and Python. Spark trims the characters up to and including the space, and DEL.
 _SPACE = r"[\x00-\x20\x7f]*"
 NO_DATE = rf"^{_SPACE}(T|[0-9]*:)"
 _READS_CLOCK = re.compile(rf"{NO_DATE}|^{_SPACE}(now|today|tomorrow|yesterday)", re.IGNORECASE)
@@ -44,12 +44,12 @@ _TEXT_FIRST = "read it as a STRING, and cast that"
 
 
 def reads_clock(text: str) -> bool:
-    """Whether Spark makes of the constant `text` a date or timestamp that depends on the clock."""
+    """Whether Spark makes a date or timestamp from the constant `text` that depends on the clock."""
     return _READS_CLOCK.search(text) is not None
 
 
 def expressions(plan: Node, catalyst: Catalyst) -> Iterator[Node]:
-    """All expressions of `plan` and their parts, after Spark has replaced functions."""
+    """Yields all expressions of `plan` and their parts, after Spark has replaced functions."""
     todo = [catalyst.replaced(plan)]
     while todo:
         node = todo.pop()
@@ -62,8 +62,8 @@ def expressions(plan: Node, catalyst: Catalyst) -> Iterator[Node]:
 
 
 def problem(expression: Node, parse: Any) -> str | None:
-    """Why the expression would read the clock; None if it does not. `parse`: Spark's parser of
-    expressions."""
+    """Returns why the expression would read the clock; None if it does not. `parse`: Spark's parser
+    of expressions."""
     kind = name(expression)
     if kind == "Literal" and type_of(expression) in _TIMES:
         text = _typed_text(expression, parse)
@@ -93,8 +93,8 @@ def takes_times(expression: Node) -> bool:
 
 
 def without_date(text: Column, type_: Any) -> Column | None:
-    """Whether the JSON `text`, read as the DataType `type_`, has a timestamp without a date; None
-    if `type_` has no timestamps."""
+    """Returns whether the JSON `text`, read as the DataType `type_`, has a timestamp without a
+    date. None if `type_` has no timestamps."""
     probe = _probe(type_)
     if probe is None:
         return None
@@ -103,8 +103,8 @@ def without_date(text: Column, type_: Any) -> Column | None:
 
 
 def _probe(type_: Any) -> Any:
-    """The part of `type_` that leads to timestamps, with texts in their place; None if there are no
-    timestamps."""
+    """Returns the part of `type_` that leads to timestamps, with texts in their place. None if
+    there are no timestamps."""
     match type_:
         case TimestampType():
             return StringType()

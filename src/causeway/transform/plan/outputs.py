@@ -50,8 +50,8 @@ _TOPIC = r"^(?!\.{1,2}\z)[a-zA-Z0-9._-]{1,249}\z"
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """A column that replaces a part. `of_record`: is `value` or made from it, so tombstones have
-    none. `of_schema`: JSON to be written by a registry's schema."""
+    """A column that replaces a part. `of_record`: it is `value` or made from it, so tombstones do
+    not have it. `of_schema`: JSON that is written by a registry's schema."""
 
     name: str
     type: Any
@@ -68,8 +68,8 @@ def recognise(
     *,
     by_rules: bool,
 ) -> dict[str, Projected]:
-    """The columns of `plan` that replace a part; adds problems to `facts`. `left_out`: the names
-    that the text of the query removes."""
+    """Returns the columns of `plan` that replace a part; adds problems to `facts`. `left_out`: the
+    names that the text of the query removes."""
     names = {*NAMES, *((SEEN, MISSING, REASON) if by_rules else ())}
     formats = {part.name: part for part in both}
     places = _places(plan)
@@ -96,7 +96,7 @@ def recognise(
             of_schema = label in formats and formats[label].of_schema
             found[label] = Projected(label, field.dataType, of_record, of_schema)
     left_out = left_out | {facts.called[one] for one in left_out & facts.called.keys()}
-    if "offset" in kept:  # only `*` has that, so a missing column was dropped in Python
+    if "offset" in kept:  # only `*` has it, so a missing column was dropped in Python
         left_out = left_out | set(NAMES)
     for label in NAMES:
         if label in left_out and label not in found and label not in kept:
@@ -106,12 +106,12 @@ def recognise(
 
 
 def _places(plan: Node) -> Mapping[int, QueryPlace]:
-    """Where each column gets its name."""
+    """Returns the place where each column gets its name."""
     found: dict[int, QueryPlace] = {}
     while plan.children().size() == 1 or name(plan) == "WithCTE":
         if name(plan) == "Project":
             aliases = (one for one in each(plan.projectList()) if name(one) == "Alias")
-            # Spark gives an alias that it analyses again the origin of the node around it.
+            # Spark gives an alias that it analyses once more the origin of the node around it.
             found |= {id_of(alias): place(alias.child()) for alias in aliases}
         plan = plan.plan() if name(plan) == "WithCTE" else plan.children().apply(0)
     return found
@@ -163,7 +163,8 @@ def _are_headers(type_: Any) -> bool:
 
 
 def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
-    """Rows of `rows.OUTPUT`, from the projection of the rewritten query and the hidden columns."""
+    """Returns rows of `rows.OUTPUT`, from the projection of the rewritten query and the hidden
+    columns."""
     null = sf.lit(None)
     columns = {
         "topic": null.cast("string"),
@@ -190,7 +191,7 @@ def postlude(rows: DataFrame, found: Mapping[str, Projected]) -> DataFrame:
             case "timestamp" if one.of_record:
                 columns[one.name] = sf.when(ready, _encoded(one)).when(tombstone, columns[one.name])
             case "key" | "headers" if one.of_record:
-                # The old one might reveal what the query removes.
+                # The old part might reveal data that the query removes.
                 why = f"a tombstone, and its {one.name} is made of the value"
                 reasons.append(sf.when(tombstone, sf.lit(why)))
                 columns[one.name] = sf.when(ready, _encoded(one))
@@ -235,13 +236,13 @@ def _encoded(one: Projected) -> Column:
 
 
 def _head(raw: str) -> Column:
-    """The bytes from which the sink worker knows by which schema the part was written."""
+    """The bytes that show the sink worker by which schema the part was written."""
     start = sf.rpad(sf.substring(sf.col(raw), 1, HEAD), HEAD, sf.lit(bytearray(1)))
     return sf.coalesce(start, sf.lit(bytearray(NO_HEAD)))
 
 
 def _wrong(one: Projected) -> tuple[Column, str] | None:
-    """A condition under which the projection gives no valid record, and the reason."""
+    """Returns a condition under which the projection gives no valid record, and the reason."""
     column = sf.col(one.name)
     match one.name:
         case "headers" if not isinstance(one.type, MapType):

@@ -66,12 +66,12 @@ class RecordPart:
 
     @property
     def _is_json(self) -> bool:
-        """Whether the prelude checks its text. Rules check the text of a part without a schema
-        themselves, and a part with a registry's schema became JSON in the source worker."""
+        """Whether the prelude checks its text. It does not if rules check the text of a part
+        without a schema, or if the source worker has made it JSON by a registry's schema."""
         return self.format == "json" and (self.checked or self.type is not None)
 
     def parsed(self) -> list[Column]:
-        """A column that both `reason` and `column` need, if any."""
+        """Returns the column that both `reason` and `column` need, if there is one."""
         if self.type is None:
             return []
         # The value of a marker is not text.
@@ -84,7 +84,7 @@ class RecordPart:
         return [sf.from_json(text, shape, options).alias(self._parsed)]
 
     def reason(self) -> Column:
-        """Why it cannot be read, without its content; null if it can."""
+        """Returns why it cannot be read, without its content; null if it can."""
         text = self._text()
         reasons: list[tuple[Column, str]] = []
         if self.format == "string":
@@ -116,7 +116,7 @@ class RecordPart:
         return wrong
 
     def column(self) -> Column:
-        """The column as the query sees it."""
+        """Returns the column as the query sees it."""
         if self.format == "binary":
             return sf.col(self.raw).alias(self.name)
         if self.type is None:
@@ -129,7 +129,7 @@ class RecordPart:
 
 
 def parts(transform: TransformSettings) -> tuple[RecordPart, RecordPart]:
-    """Key and value. Raises Spark's exceptions for an invalid schema."""
+    """Returns key and value. Raises Spark's exceptions for an invalid schema."""
     key, value = (
         RecordPart(
             name,
@@ -143,8 +143,8 @@ def parts(transform: TransformSettings) -> tuple[RecordPart, RecordPart]:
 
 
 def prelude(rows: DataFrame, both: tuple[RecordPart, RecordPart], used: Set[str]) -> DataFrame:
-    """The columns for `rows` of the source worker. A key or value that is not in `used` is not
-    read, and null in its visible column."""
+    """Returns the columns for `rows` of the source worker. A key or value that is not in `used` is
+    not read, and its visible column is null."""
     renamed = {CHUNK: "__chunk", MARK: "__mark", REASON: "__given"}
     raw = [sf.col(name).alias(renamed.get(name, f"__{name}")) for name in rows.columns]
     read = [part for part in both if part.name in used]

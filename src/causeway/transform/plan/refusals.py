@@ -1,7 +1,7 @@
 """Collects facts about a transform's analysed plan, and refuses plans that cannot be used.
 
-A transform treats each row by itself, and makes the same of a record whenever it is sent again:
-recovery relies on it. So a plan may have projections, filters and generators over the view
+A transform treats each row by itself, and its result for a record is the same each time the record
+is sent: recovery relies on it. So a plan may have projections, filters and generators over the view
 `records`, and only deterministic expressions."""
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _DIGESTS: Mapping[str, frozenset[int]] = {
     "Hmac": frozenset({0, 1}),
     "AesEncrypt": frozenset({1}),
 }
-# Functions that may prepare a secret for them.
+# Functions that may prepare a secret for the functions above.
 _PREPARE = {
     *("Alias", "Cast", "Concat", "ConcatWs", "GetStructField", "Encode", "Unhex", "UnBase64"),
     "ToBinary",
@@ -96,7 +96,7 @@ class PlanProblem(NamedTuple):
 
 @dataclass(slots=True)
 class QueryFacts:
-    """What a plan does. Columns are identified by their ids in Catalyst."""
+    """The facts about a plan. Columns are identified by their ids in Catalyst."""
 
     from_value: set[int]  # `value`, and columns made from it
     same_as: dict[int, str]  # unchanged columns: the view's column

@@ -1,12 +1,12 @@
-"""Rewrites a user's plan so that hidden columns pass through it, and markers, refused records and
-tombstones are not touched.
+"""Rewrites a user's plan: hidden columns pass through it, and it does not touch markers, refused
+records and tombstones.
 
     Project(a, f(b) AS c)   becomes  Project(a, IF(live, f(b), NULL) AS c, hidden columns)
     Filter(x AND y(value))  becomes  Filter(IF(live, x AND IF(whole, y(value), true), true))
     explode(array)          becomes  explode_outer(IF(live, array, NULL)) after a filter that drops
                                      live rows for which explode makes no rows
 
-`live`: a record that is not refused. `whole`: a live record with a value, so no tombstone.
+`live`: a record that is not refused. `whole`: a live record with a value, that is, no tombstone.
 Expressions that read `value` are not evaluated for tombstones, unless the query itself has `value
 IS NULL` or IS NOT NULL.
 
@@ -46,7 +46,7 @@ _TOO_LONG = f"^.{{{MOST_DIGITS + 1}}}"  # of a text that becomes a number
 
 
 class Rewriter:
-    """For one plan in which `refusals.examine` found no problems."""
+    """Rewrites one plan in which `refusals.examine` found no problems."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Rewriter:
         *,
         throws: bool = False,
     ) -> None:
-        """`records`: the plan in place of the view, with the view's columns by their ids and then
+        """`records`: the plan in place of the view. It has the view's columns by their ids and then
         the `hidden` ones, among them `__live` and `__whole`. `throws`: no step is tried first."""
         self._to, self._make = catalyst, catalyst.expressions
         self._facts = facts
@@ -88,7 +88,7 @@ class Rewriter:
                 return self._records
 
     def _attribute(self, wanted: str) -> Node:
-        """A hidden column, as the steps so far have left it."""
+        """Returns a hidden column in its present form, after the steps so far."""
         return next(column for column in self._hidden if str(column.name()) == wanted)
 
     @property
@@ -100,13 +100,14 @@ class Rewriter:
         return self._attribute("__whole")
 
     def _try(self, expressions: Sequence[Node], child: Node) -> tuple[Node, Node]:
-        """`child` with one more column, the values of `expressions`; and that column."""
+        """Returns `child` with one more column, the values of `expressions`; and that column."""
         found = self._to.struct(expressions)
         tried = self._to.named(found if self._throws else self._make.TryEval(found), _TRIED)
         return self._to.project([*each(child.output()), tried], child), tried.toAttribute()
 
     def _judged(self, tried: Node) -> list[Node]:
-        """The hidden columns after `tried`, which may have thrown. They replace the former ones."""
+        """Returns the hidden columns after `tried`, which may have thrown. They replace the former
+        ones."""
         worked = self._make.IsNotNull(tried)
         columns = []
         for column in self._hidden:
@@ -168,8 +169,8 @@ class Rewriter:
         return self._to.project([*columns, *self._hidden], child)
 
     def _bounded(self, expression: Node) -> Node:
-        """The expression without casts of too long texts to DECIMAL: Java would take half a minute
-        for a text of 900 kB."""
+        """Returns the expression without casts of too long texts to DECIMAL: Java would need half a
+        minute for a text of 900 kB."""
         before = list(each(expression.children()))
         children = [self._bounded(child) for child in before]
         if any(new is not old for new, old in zip(children, before, strict=True)):
@@ -182,9 +183,9 @@ class Rewriter:
         return self._to.with_children(expression, [text])
 
     def _asked(self, expression: Node, condition: Node) -> Node:
-        """The expression with times only from texts with a date, and with user-defined functions
-        called only if `condition` holds. Spark calls them for each row, also in a branch that is
-        not taken, and with values that `condition` excludes."""
+        """Returns the expression with times only from texts with a date, and with user-defined
+        functions called only if `condition` holds. Otherwise Spark calls them for each row, even in
+        a branch that is not taken, and with values that `condition` excludes."""
         looked_at = self._facts.calls_python or self._facts.takes_times
         before = list(each(expression.children())) if looked_at else []
         children = [self._asked(child, condition) for child in before]

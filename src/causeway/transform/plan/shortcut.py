@@ -1,4 +1,4 @@
-"""Makes a shortcut without Spark from Spark's analysed plan, if all of the plan is understood."""
+"""Makes a shortcut without Spark from Spark's analysed plan, if Causeway understands all of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _TYPES = frozenset({"string", "int", "bigint", "boolean", "double"})
 _CHAR = re.compile(r"[ !#-\[\]-~]")  # ASCII characters that JSON does not escape
 _BITS = {"int": 32, "bigint": 64}
-# Of expressions that are functions of their children alone.
+# Expressions that are functions of their children alone.
 _OF_TEXTS = {"StartsWith": "starts with", "EndsWith": "ends with", "Contains": "contains"}
 _COMPARISONS = {
     "EqualTo": "=",
@@ -77,8 +77,8 @@ def shortcut_of_query(
     found: Mapping[str, Projected],
     conf: Mapping[str, str],
 ) -> QueryShortcut | None:
-    """None if not all of `plan` is understood, or if the session's settings `conf` might change its
-    meaning. `found`: the parts that it replaces."""
+    """Returns None if Causeway does not understand all of `plan`, or if the session's settings
+    `conf` might change its meaning. `found`: the parts that it replaces."""
     if any(part.of_schema for part in both) or not all(map(_is_harmless, conf.items())):
         return None
     if not found.keys() <= {part.name for part in both}:
@@ -126,8 +126,8 @@ def _is_harmless(setting: tuple[str, str]) -> bool:
 class _PlanReader:
     """Reads a plan in which `refusals.examine` found no problems.
 
-    `conditions`: the filters, and whether tombstones pass them unevaluated; `texts` and
-    `documents`: which of KEY and VALUE is read as one."""
+    `conditions`: the filters, and whether tombstones pass them unevaluated. `texts` and
+    `documents`: which of KEY and VALUE is read as a text, and as a document."""
 
     def __init__(self, view: Node, facts: QueryFacts, both: tuple[RecordPart, RecordPart]) -> None:
         self.conditions: list[tuple[Expression, bool]] = []
@@ -146,7 +146,7 @@ class _PlanReader:
         self._view = set(columns.values())
         self._casts = 0
         self._secrets = columns.get(SECRETS)
-        self._shared: dict[str, Expression] = {}  # of With, to which Spark rewrites BETWEEN
+        self._shared: dict[str, Expression] = {}  # of With; Spark rewrites BETWEEN to With
         self._columns = {columns[one]: expression for one, expression in known.items()}
 
     def plan(self, node: Node) -> None:
@@ -170,7 +170,7 @@ class _PlanReader:
                 raise UnknownError
 
     def made(self, plan: Node, projected: Projected | None) -> Made | None:
-        """The expression that replaces a part."""
+        """Returns the expression that replaces a part."""
         if projected is None:
             return None
         columns = (one for one in each(plan.output()) if str(one.name()).lower() == projected.name)
@@ -206,13 +206,13 @@ class _PlanReader:
         _check(children and all(name(one) == "Literal" for one in children[::2]))
         names = [str(_constant(one)) for one in children[::2]]
         _check(len({*names}) == len(names) and all(map(_NAME.fullmatch, names)))
-        # Java writes doubles in another way.
+        # Java writes doubles differently.
         _check(all(type_of(one) != "double" for one in children[1::2]))
         values = [self.expression(one) for one in children[1::2]]
         return Expression("struct", tuple(values), tuple(names))
 
     def _whole(self, node: Node) -> int:
-        """KEY or VALUE if the node is one of them, else -1."""
+        """Returns KEY or VALUE if the node is one of them, else -1."""
         if name(node) == "AttributeReference":
             found = self._column(node)
             if found.function == "whole" and found.options[0] in self._parts:

@@ -3,7 +3,7 @@ path.
 
 A record lacks a path if a value other than null ends the path too early: an object without the
 field, text, a number, or an array that is too short. All elements of `[*]` and all fields of `.*`
-must have the rest of the path. Null, and an empty array or object, lack nothing, because they hold
+must have the rest of the path. Null, and an empty array or object, lack nothing, because they have
 nothing to protect."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MIN_HASH_KEY_BYTES = 16
 
 
 def check_keys(rules: tuple[TransformRule, ...], transform: TransformSettings) -> None:
-    """Raises ConfigError, which names the rule and the key and never quotes it."""
+    """Raises ConfigError, which names the rule and the key, and never quotes the key."""
     for rule in rules:
         if not isinstance(rule.kind, Hash | Tokenise | Encrypt):
             continue
@@ -74,8 +74,8 @@ def unusable(
 
 
 def check_paths(transform: TransformSettings) -> None:
-    """Needs a running Spark to parse its DDL. Raises ConfigError for a path that no record can
-    have, and Spark's exceptions for an invalid schema."""
+    """Raises ConfigError for a path that no record can have, and Spark's exceptions for an invalid
+    schema. Needs a running Spark, which parses its DDL."""
     from pyspark.sql.types import DataType
 
     for part, schema in transform.schemas.items():
@@ -89,7 +89,7 @@ def check_paths(transform: TransformSettings) -> None:
 
 
 def _missing(shape: Any, steps: Sequence[Step]) -> str | None:
-    """The first step that leads to nothing."""
+    """Returns the first step that leads to nothing; None if there is none."""
     from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
     if not steps or isinstance(shape, VariantType):
@@ -118,9 +118,9 @@ def must_be_there(rule: TransformRule, transform: TransformSettings) -> bool:
     """Whether a record without the rule's path is refused.
 
     The rule's word `required` or `optional` decides. Without such a word the record is refused if
-    the rule would let it pass untreated. Two kinds of rules do not: conditions about null or that
-    drop records without the path (`is null`, `is not in`), and rules on JSON with a schema in
-    Spark's DDL, because only the schema's fields come out, and a missing field is null there."""
+    the rule would let it pass untreated. Two kinds of rules never do that: conditions about null or
+    that drop records without the path (`is null`, `is not in`), and rules on JSON with a schema in
+    Spark's DDL: only the schema's fields come out, and a missing field is null there."""
     if rule.required is not None:
         return rule.required
     if by_reader(rule, transform) and not has_schemas(rule, transform):

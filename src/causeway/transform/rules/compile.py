@@ -8,9 +8,9 @@
     |> EXTEND   whether a rule drops the record, and why the record is refused
     |> SELECT   value, key, headers, _seen, _missing, _reason
 
-A dropped record keeps its row, with a bit of its own in `_seen` (see rows.py), so that it is
-counted. A document that a rule cannot treat becomes NULL, and `_reason` is derived from that. Parts
-that no rule names are not projected: they stay as they are."""
+A dropped record keeps its row, with its own bit in `_seen` (see rows.py), so it can be counted. A
+document that a rule cannot treat becomes NULL, and `_reason` follows from that. Parts that no rule
+names are not projected: they stay unchanged."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _WITH_FIELDS = ("json", *SCHEMA_FORMATS)
 
 
 def to_sql(transform: TransformSettings) -> str:
-    """The query for `transform.rules`. It contains no secret, only names of columns of `secrets`.
-    Raises ConfigError for a rule that cannot be read or does not fit the format of key or value,
-    and for a key that is missing or has the wrong length."""
+    """Returns the query for `transform.rules`. It contains no secret, only names of columns of
+    `secrets`. Raises ConfigError for a rule that cannot be read or does not fit the format of key
+    or value, and for a key that is missing or has the wrong length."""
     rules = parse(transform.rules or "", transform.place)
     _check(rules, transform)
     check_words(rules, transform)
@@ -79,7 +79,7 @@ def _check(rules: tuple[TransformRule, ...], transform: TransformSettings) -> No
                 whole.setdefault(path.part, rule)
             continue
         if path.part in whole and not isinstance(rule.kind, DropRecord):
-            cause = f"rule {whole[path.part].number} has already changed the whole of it"
+            cause = f"rule {whole[path.part].number} has already changed all of it"
             raise unusable(transform, rule, cause, remedy="put rules on fields first")
         if transform.formats[path.part] not in _WITH_FIELDS:
             raise unusable(
@@ -151,8 +151,8 @@ def _treat_whole(query: Query, part: str, rule: TransformRule, data: str) -> str
 
 
 def _new_bytes(query: Query, rule: TransformRule, data: str, place: str, path: str) -> str:
-    """The new bytes for `data`; NULL if the rule cannot treat it. `place`, `path`: SQL for the path
-    with an index, and without."""
+    """Returns the new bytes for `data`; NULL if the rule cannot treat them. `place`, `path`: SQL
+    for the path with an index, and without."""
     kind = rule.kind
     text = "t"
     match kind:
@@ -177,14 +177,14 @@ def _new_bytes(query: Query, rule: TransformRule, data: str, place: str, path: s
 
 
 def token_call(rule: TransformRule, text: str) -> str:
-    """The JSON of the token of `text`, which may be NULL."""
+    """Returns the JSON of the token of `text`, which may be NULL."""
     assert isinstance(rule.kind, Tokenise)
     args = f"{literal(rule.kind.alphabet)}, secrets.{rule.kind.key}"
     return f"causeway_tokenise(to_json(cast({text} AS variant)), {args})"
 
 
 def treat_headers(query: Query, rules: list[TransformRule]) -> None:
-    """Adds the rules, each on the result of the one before; headers that no rule names stay."""
+    """Adds the rules, each on the result of the one before. Headers that no rule names stay."""
     headers = "headers"
     for rule in rules:
         named = "true" if rule.path.header is None else f"h.key = {literal(rule.path.header)}"
@@ -234,7 +234,7 @@ def treat_headers(query: Query, rules: list[TransformRule]) -> None:
 
 
 def _lacks(path: RulePath, named: str) -> str:
-    """SQL: whether a record lacks the header, or a header of the name lacks the field."""
+    """SQL for whether the record lacks the header, or a header of the name lacks the field."""
     tests = []
     if path.header is not None:
         tests.append(f"NOT coalesce(exists(headers, h -> {named}), false)")

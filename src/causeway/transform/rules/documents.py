@@ -1,14 +1,14 @@
 """Rules on fields within the JSON of key or value.
 
-If possible, treated fields are spliced into the text of the JSON, so that all other bytes stay and
-no document has to be written. Parsing has shown what is at a rule's path. If the text has no
+If possible, treated fields are spliced into the text of the JSON: then all other bytes stay, and no
+document has to be written. Parsing has shown the value at a rule's path. If the text has no
 backslash, and the field's name in quotes only once, then that is the field, and its value follows:
 
     {"id": 7, "name" : "Ada", "city": "London"}
     _before   _name    _token  _rest
 
-Otherwise, and for objects and arrays, the spliced text is NULL, and the document is written from
-the variant."""
+Otherwise, and for objects and arrays, the spliced text is NULL, and the variant's document is
+written."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _any_seen(rules: list[TransformRule]) -> str:
 
 
 def _group(rules: list[TransformRule]) -> list[TransformRule]:
-    """The first rules, up to the first one that shares a place with an earlier one."""
+    """Returns the first rules, up to the first one that shares a place with an earlier one."""
     group: list[TransformRule] = []
     for rule in rules:
         if any(rule.path.overlaps(other.path) for other in group):
@@ -133,8 +133,8 @@ def _leaves(
     within: tuple[Step, ...] = (),
 ) -> None:
     """Adds columns: `_xN`, the value at rule N's path; `_hasN`, whether the record had a value
-    there; and `_lacksN`, whether it lacked the path (see checks.py). `within`: where in `document`
-    and `first` the paths begin."""
+    there; and `_lacksN`, whether it lacked the path (see checks.py). `within`: the place in
+    `document` and `first` at which the paths begin."""
     columns, has, missing = {}, {}, {}
     for rule in group:
         steps = (*within, *(rule.path.steps or ()))
@@ -186,7 +186,7 @@ def _treat_leaves(query: Query, group: list[TransformRule]) -> None:
 
 
 def _apply(query: Query, document: str, rule: TransformRule) -> str:
-    """A column with the document after the rule. NULL stays NULL."""
+    """Returns a column with the document after the rule. NULL stays NULL."""
     after = f"_{rule.path.part}{rule.number}"
     steps, x, y = rule.path.steps or (), f"_x{rule.number}", f"_y{rule.number}"
     drops = isinstance(rule.kind, Drop)
@@ -206,7 +206,7 @@ def _apply(query: Query, document: str, rule: TransformRule) -> str:
 
 
 def treatment_of(query: Query, rule: TransformRule) -> VariantTreatment:
-    """The treatment of a variant at the rule's path."""
+    """Returns the treatment of a variant at the rule's path."""
     kind = rule.kind
 
     def treatment(x: str, place: str, common: str) -> str:
@@ -240,8 +240,9 @@ def treatment_of(query: Query, rule: TransformRule) -> VariantTreatment:
 
 
 def condition(kind: DropRecord, typed: str, null: str, some: str, named: str = "") -> str:
-    """Whether `kind` drops a record. `typed`: its value as the type `{type}`; `null`, `some`:
-    whether it is NULL, and is not. `named`: whether a header `h` has the name, if it is one's."""
+    """SQL for whether `kind` drops a record. `typed`: its value as the type `{type}`. `null`,
+    `some`: whether it is NULL, and is not. `named`: for a rule on headers, whether a header `h` has
+    the rule's name."""
     if kind.values is None:
         return null if kind.negated else some
     tests = " OR ".join(_comparison(value, typed) for value in kind.values)
@@ -252,7 +253,7 @@ def condition(kind: DropRecord, typed: str, null: str, some: str, named: str = "
 
 
 def _comparison(value: str | int | float | bool, typed: str) -> str:
-    """Whether the result of `typed`, for a type in place of `{type}`, is `value`."""
+    """SQL for whether the result of `typed`, for a type in place of `{type}`, is `value`."""
     match value:
         case bool():
             return f"{typed.format(type='boolean')} = {str(value).lower()}"
@@ -269,13 +270,13 @@ _ENDS = (",", "}", "]")  # of a number or boolean
 
 
 def can_splice(rules: Sequence[TransformRule]) -> bool:
-    """Whether the rules, no two of which share a place, can be spliced."""
+    """Whether the rules can be spliced. No two of them may share a place."""
     return all(not rule.path.wild and _name(rule) is not None for rule in rules)
 
 
 def splice(query: Query, part: PartName, text: str, rules: Sequence[TransformRule]) -> str:
     """Adds the rules. Returns the column with the new text for the column `text`. `_xN` is the
-    value at rule N's path and `_yN` the new one, both variants."""
+    value at rule N's path and `_yN` its new value, both variants."""
     columns = {}
     for rule in rules:
         n, x = rule.number, f"_x{rule.number}"
@@ -318,7 +319,7 @@ def _put(query: Query, text: str, rule: TransformRule) -> str:
 
 
 def _name(rule: TransformRule) -> str | None:
-    """The field's name, if JSON texts cannot write it in another way."""
+    """Returns the field's name, if JSON texts can write it in only one way."""
     last = rule.path.steps[-1] if rule.path.steps else None
     if isinstance(last, FieldStep) and last.name is not None and is_plain_name(last.name):
         return last.name

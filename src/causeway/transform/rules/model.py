@@ -12,14 +12,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class FieldStep:
-    """A step into an object; `name` None: into each of its fields (`.*`)."""
+    """A step into an object. `name`: None for each of its fields (`.*`)."""
 
     name: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ElementStep:
-    """A step into an array; `index` None: into each of its elements (`[*]`)."""
+    """A step into an array. `index`: None for each of its elements (`[*]`)."""
 
     index: int | None
 
@@ -29,8 +29,8 @@ Step = FieldStep | ElementStep
 
 @dataclass(frozen=True, slots=True)
 class RulePath:
-    """A place in a record. `steps` None: the whole value, key or header; else fields within its
-    JSON. `header`: the header's name, or None for all headers (`headers.*`)."""
+    """A place in a record. `steps`: fields within the JSON of the value, key or header; None for
+    the whole. `header`: the header's name; None for all headers (`headers.*`)."""
 
     part: PartName
     steps: tuple[Step, ...] | None = None
@@ -57,7 +57,7 @@ class RulePath:
 
 
 def json_path(steps: tuple[Step, ...]) -> str:
-    """The path for Spark's `variant_get` and for people: `$.a.b[0]`."""
+    """Returns the path for Spark's `variant_get` and for people: `$.a.b[0]`."""
     text = "$"
     for step in steps:
         if isinstance(step, ElementStep):
@@ -92,8 +92,8 @@ class Drop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRecord:
-    """Drops the record if the text, number or boolean at the path has one of `values`; with
-    `values` None, if the path has a value that is not null."""
+    """Drops the record if the text, number or boolean at the path has one of `values`. If `values`
+    is None, if the path has a value that is not null. `negated`: drops the other records."""
 
     values: tuple[str | int | float | bool, ...] | None
     negated: bool
@@ -102,7 +102,7 @@ class DropRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask:
     """Replaces letters and digits by `char`, except the first and last characters, or the domain of
-    an address. `only`: what is masked: "letters", "digits", or these characters."""
+    an address. `only`: the characters to mask: "letters", "digits", or these characters."""
 
     first: int = 0
     last: int = 0
@@ -149,12 +149,12 @@ Kind = Drop | DropRecord | Mask | Hash | Tokenise | Encrypt | Generalise | Trunc
 
 @dataclass(frozen=True, slots=True)
 class TransformRule:
-    """`number` counts from 1, as in messages; `name` is its verb and path, like `mask
-    value.$.card`. `required`: a record without the path is refused; None if the text does not say
-    (see checks.py)."""
+    """`number` counts from 1, as in messages. `name` is its verb and path, like `mask
+    value.$.card`. `required`: whether a record without the path is refused; None if the text does
+    not say it (see checks.py)."""
 
     number: int
-    position: int  # of its first character in the text, from 1
+    position: int  # of its first character in the text, counted from 1
     path: RulePath
     kind: Kind
     required: bool | None = None

@@ -51,8 +51,8 @@ class _Token(NamedTuple):
 
 
 def parse(text: str, place: str = "") -> tuple[TransformRule, ...]:
-    """The rules in their order. Raises ConfigError: which rule, at which character of the text,
-    what was expected there. `place`: the key and line of the text."""
+    """Returns the rules in their order. Raises ConfigError with the rule, the character of the
+    text, and the words that were expected there. `place`: the key and line of the text."""
     rules: list[TransformRule] = []
     for start, end in _pieces(text, place):
         number = len(rules) + 1
@@ -70,12 +70,12 @@ def parse(text: str, place: str = "") -> tuple[TransformRule, ...]:
 
 
 def rule_names(text: str) -> tuple[str, ...]:
-    """Names for people, like `mask value.$.card`, in the order of the bits of `_seen`."""
+    """Returns names for people, like `mask value.$.card`, in the order of the bits of `_seen`."""
     return tuple(rule.name for rule in parse(text))
 
 
 def _pieces(text: str, place: str) -> list[tuple[int, int]]:
-    """Start and end of each rule; separators within quotes do not count."""
+    """Returns start and end of each rule. Separators within quotes do not count."""
     pieces: list[tuple[int, int]] = []
     start, quote = 0, ""
     for at, char in enumerate(text + ";"):
@@ -282,7 +282,7 @@ class _RuleText:
     def _take(
         self, expected: str, fits: Callable[[_Token], object], *, quoting: bool = True
     ) -> _Token:
-        """The next token, or an error at its place."""
+        """Returns the next token. Raises an error at its place if it does not fit."""
         token = self._next()
         if token is None:
             self._skip_space()

@@ -1,7 +1,7 @@
-"""The query of rules, extended rule by rule, and pieces of Spark SQL: literals, and variants at a
-path.
+"""The query of rules, which grows rule by rule, and pieces of Spark SQL: literals, and variants at
+a path.
 
-Paths without wildcards need no lambdas; the others rebuild the arrays and objects on the path."""
+Paths without wildcards need no lambdas. The others rebuild the arrays and objects on the path."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERS = "array<struct<key: string, value: binary>>"
 
 
 def literal(text: str) -> str:
-    """A string literal; a raw one if that is easier to read."""
+    """Returns a string literal; a raw one if that is easier to read."""
     if "\\" in text and "'" not in text and not text.endswith("\\"):
         return f"r'{text}'"
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -35,18 +35,18 @@ def literal(text: str) -> str:
 
 
 def let(expression: str, name: str, body: str) -> str:
-    """`body` with `name` for the value of `expression`, which is evaluated once."""
+    """Returns `body` with `name` for the value of `expression`, which is evaluated once."""
     return f"element_at(transform(array({expression}), {name} -> {body}), 1)"
 
 
 def member(name: str) -> str:
-    """The text of a field's name, an expression, in a path; as in RulePath."""
+    """Returns SQL for the step to a field in a path, as in RulePath. `name`: SQL for its name."""
     quoted = f"concat('[\"', {name}, '\"]')"
     return f"if({name} RLIKE '^[A-Za-z0-9_-]+$', concat('.', {name}), {quoted})"
 
 
-# From SQL for a variant, for its path with indices, and for its path with [*]: SQL for the new
-# variant, NULL if the rule cannot treat it.
+# Returns SQL for the new variant; NULL if the rule cannot treat it. Arguments: SQL for a variant,
+# for its path with indices, and for its path with [*].
 VariantTreatment = Callable[[str, str, str], str]
 
 
@@ -55,7 +55,7 @@ def at_path(document: str, steps: tuple[Step, ...]) -> str:
 
 
 def leaves_at(document: str, steps: tuple[Step, ...]) -> str:
-    """All values at the path, as array<variant>."""
+    """Returns all values at the path, as array<variant>."""
     return _leaves(document, steps, count(1))
 
 
@@ -77,8 +77,8 @@ def _leaves(document: str, steps: tuple[Step, ...], names: count[int]) -> str:
 def edited(
     document: str, steps: tuple[Step, ...], treat: VariantTreatment | None, place: str, common: str
 ) -> str:
-    """The document with the values at the path treated; `treat` None: without them. NULL if a value
-    cannot be treated. `place`, `common`: SQL for the path of `document` itself."""
+    """Returns the document with the values at the path treated; without these values if `treat` is
+    None; NULL if a value cannot be treated. `place`, `common`: SQL for the path of `document`."""
     at, shared = _concat(place, "'.$'"), _concat(common, "'.$'")
     return _edit(document, steps, treat, at, shared, count(1))
 
@@ -143,8 +143,8 @@ def _concat(*parts: str) -> str:
 
 
 def lacks(document: str, steps: tuple[Step, ...], within: tuple[Step, ...] = ()) -> str:
-    """SQL: whether `document`, a variant, lacks the path. `within`: where the path begins in it.
-    Never NULL."""
+    """SQL for whether `document`, a variant, lacks the path; never NULL. `within`: the place in it
+    at which the path begins."""
     return f"NOT coalesce({_leads_on(document, steps, count(1), within)}, false)"
 
 
@@ -172,7 +172,7 @@ def _leads_on(
 
 
 def text_of(data: str) -> str:
-    """Bytes as text, NULL if they are not UTF-8."""
+    """SQL for bytes as text; NULL if they are not UTF-8."""
     return f"if(is_valid_utf8(cast({data} AS string)), cast({data} AS string), NULL)"
 
 
@@ -207,8 +207,8 @@ class Query:
         self.refuse(condition, f"rule {rule.number} ({rule.name}) treats {treats} only")
 
     def drop_if(self, rule: TransformRule, condition: str) -> None:
-        """`condition` may be NULL, which means no. A required rule does not drop a record that
-        lacks its path."""
+        """`condition` may be NULL, which means no. A rule that requires its path does not drop a
+        record without it."""
         named = rule.path.steps is not None or rule.path.part == "headers"
         if named and must_be_there(rule, self.transform):
             condition = f"NOT _lacks{rule.number} AND {condition}"

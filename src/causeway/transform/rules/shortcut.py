@@ -1,10 +1,10 @@
 """Applies rules in the worker itself, to records of a plain form.
 
-The meaning of rules is the query that they become (compile.py). Most records do not need the query:
-their JSON has no backslash, no repeated name in an object, and the name of a treated field only
-once. Then the value is replaced in the text, as documents.py does it in SQL. All other records go
-to Spark (NeedsSparkError). So the shortcut may know less than the query, but must never differ from
-it: tests/integration/test_rules_shortcut.py compares the two."""
+The meaning of rules is their query (compile.py). Most records do not need the query: their JSON has
+no backslash, no repeated name in an object, and the name of a treated field only once. Then the
+value is replaced in the text, as documents.py does it in SQL. All other records go to Spark
+(NeedsSparkError). So the shortcut may treat fewer records than the query, but its results must
+never differ: tests/integration/test_rules_shortcut.py compares the two."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ from causeway.transform.rules.model import (
 from causeway.transform.rules.parse import parse
 
 _END = re.compile(rb"[,}\]]")  # of a number or boolean
-_MISSING, _NOTHING = object(), object()  # a value, or null, ends a path too early
+_MISSING, _NOTHING = object(), object()  # a value other than null, and null, that ends a path early
 DROPPED = (0, 0)
 
 # New key and value; bits of the rules whose path was found, and of those whose path was missing
 # (see rows.py). For a dropped record only the bits.
 Treated = tuple[bytes | None, bytes | None, int, int] | tuple[int, int]
-# Of key, value, `topic NUL partition NUL` and offset. Raises NeedsSparkError or another ValueError.
+# Treats a key, a value, `topic NUL partition NUL` and an offset. Raises NeedsSparkError or another
+# ValueError.
 Treat = Callable[[bytes | None, bytes | None, bytes, int], Treated]
 _TreatedPart = tuple[bytes | None, int, int, bool]  # the bool: the record is dropped
 _TreatPart = Callable[[bytes | None, bytes, int], _TreatedPart]
@@ -66,7 +67,7 @@ def stays(treated: Treated) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """The work of a shortcut; can be pickled and holds no secret. `formats`: of key and value;
+    """The work of a shortcut; can be pickled and holds no secret. `formats`: of key and value.
     `required`: the numbers of the rules that refuse a record without their path."""
 
     rules: tuple[TransformRule, ...]
@@ -98,8 +99,8 @@ class Shortcut:
 
 
 def shortcut_of(transform: TransformSettings) -> Shortcut | None:
-    """None if `transform` has no rules, or rules that only the query can apply. `to_sql` must
-    accept the rules."""
+    """Returns None if `transform` has no rules, or rules that only the query can apply. `to_sql`
+    must accept the rules."""
     if transform.rules is None:
         return None
     rules = parse(transform.rules, transform.place)
@@ -203,8 +204,8 @@ def _at(document: Any, names: tuple[str, ...]) -> Any:
 
 
 def _put(text: bytes, token: bytes, quoted: bool, new: bytes) -> bytes:
-    """`text` with `new` for the value of the field with the name `token`. The field exists, so if
-    the token occurs only once, it is its name. Raises NeedsSparkError."""
+    """Returns `text` with `new` for the value of the field with the name `token`. The field exists,
+    so if the token occurs only once, it is its name. Raises NeedsSparkError."""
     at = text.find(token)
     after = at + len(token)
     if at < 0 or text.find(token, after) >= 0:
@@ -219,13 +220,12 @@ def _put(text: bytes, token: bytes, quoted: bool, new: bytes) -> bytes:
     return text[:after] + b":" + new + text[end:]
 
 
-# The treatment of a value, as in SQL by treat.py. Only for values whose result is certain, such as
-# texts without a quote, backslash or control character, which JSON does not escape. For all others
-# it raises NeedsSparkError.
-# From a Python value (neither null nor missing), `topic NUL partition NUL` and offset: the new
-# JSON text.
+# The treatment of a value, as treat.py does it in SQL. Only for values whose result is certain,
+# such as texts without a quote, backslash or control character, which JSON does not escape. For all
+# others it raises NeedsSparkError. Returns the new JSON text for a Python value (neither null nor
+# missing), `topic NUL partition NUL` and an offset.
 Maker = Callable[[Any, bytes, int], bytes]
-_KNOWN = 0x250  # below, all versions of Unicode agree on letters and digits
+_KNOWN = 0x250  # below this, all versions of Unicode agree on letters and digits
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BLOCK = 64  # bytes, of SHA-256
 
@@ -244,7 +244,8 @@ def can_make(kind: Kind) -> bool:
 
 
 def maker(rule: TransformRule, secrets: Mapping[str, str]) -> Maker:
-    """For a rule that `can_make` accepts. Raises KeyError if its secret is missing."""
+    """Returns the treatment by a rule that `can_make` accepts. Raises KeyError if its secret is
+    missing."""
     match rule.kind:
         case Mask() as mask:
             return _mask(mask)
@@ -267,7 +268,8 @@ def digest(rule: Hash, secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
 
 
 def drops(kind: DropRecord) -> Callable[[Any], bool]:
-    """Whether a record with this value, None for missing or null, is dropped."""
+    """Returns a function of a record's value (None for missing or null): whether the record is
+    dropped."""
     if kind.values is None:
         return lambda x: (x is not None) != kind.negated
 
@@ -366,7 +368,7 @@ def _generalise(unit: str) -> Callable[[str], str]:
 
 
 def _plain(x: Any) -> bytes:
-    """The JSON text of a boolean or whole number."""
+    """Returns the JSON text of a boolean or whole number."""
     if type(x) is bool:
         return b"true" if x else b"false"
     if type(x) is not int:
@@ -376,7 +378,8 @@ def _plain(x: Any) -> bytes:
 
 
 def hmac_of(key: bytes) -> Callable[[bytes], bytes]:
-    """HMAC-SHA-256 with the key's blocks computed once: takes a fifth of the time of `hmac`."""
+    """Returns HMAC-SHA-256 with the key's blocks computed once: it takes a fifth of the time of
+    `hmac`."""
     if len(key) > _BLOCK:
         key = hashlib.sha256(key).digest()
     key = key.ljust(_BLOCK, b"\0")

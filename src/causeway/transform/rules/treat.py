@@ -48,7 +48,7 @@ _MILLIS_TO = 60_000_000_000_000  # about the year 3871
 
 
 def treats(kind: Kind) -> str:
-    """What a rule can treat, for the reason of a refused record."""
+    """Returns the values that a rule can treat, for the reason of a refused record."""
     match kind:
         case Mask():
             return "text and numbers"
@@ -70,8 +70,8 @@ def treats(kind: Kind) -> str:
 
 
 def min_length(radix: int) -> int:
-    """The least length of a text to be tokenised: NIST SP 800-38G requires a million texts of that
-    length."""
+    """Returns the least length of a text that can be tokenised: NIST SP 800-38G requires a million
+    texts of that length."""
     length = 2
     while radix**length < 1_000_000:
         length += 1
@@ -83,7 +83,7 @@ def mask_text(mask: Mask, text: str) -> str:
         return f"regexp_replace({part}, {literal(_masked_class(mask))}, {_replacement(mask.char)})"
 
     if mask.domain:
-        # With no text before the @ all would be kept.
+        # If there is no text before the @, the whole text would be kept.
         domain = f"regexp_extract({text}, {literal(_DOMAIN)}, 0)"
         local = f"left({text}, length({text}) - length({domain}))"
         return f"concat({masked(local)}, {domain})"
@@ -94,13 +94,14 @@ def mask_text(mask: Mask, text: str) -> str:
     parts.append(masked(f"substring({text}, {mask.first + 1}, length({text}) - {kept})"))
     if mask.last:
         parts.append(f"right({text}, {mask.last})")
-    # A text that is so short that it would be kept whole is masked as a whole.
+    # A text that would be kept as a whole, because it is short, is masked as a whole.
     some = f"concat({', '.join(parts)})"
     return f"CASE WHEN length({text}) <= {kept} THEN {masked(text)} ELSE {some} END"
 
 
 def mask_number(mask: Mask, text: str, *, exact: bool = True) -> str:
-    """The text of the masked number. Not `exact`: it may have an exponent, which must not grow."""
+    """SQL for the text of the masked number. If not `exact`, it may have an exponent, which must
+    not grow."""
     char = mask.char if exact and mask.char in "0123456789" else "0"
     digits = Mask(first=mask.first, last=mask.last, char=char, only="digits")
     return f"regexp_replace({mask_text(digits, text)}, '^(-?)0+(?=[0-9])', '$1')"
@@ -138,8 +139,8 @@ def aes_key(name: str, text: str) -> str:
 
 
 def box(rule: Encrypt, key: str, size: int, data: str, place: str, path: str) -> str:
-    """The box of causeway.transform.crypto around `data`, of type binary. `place` and `path`: SQL
-    for the field's path, with indices and with `[*]`. `size`: of the key, in bytes."""
+    """SQL for the box of causeway.transform.crypto around `data`, of type binary. `place` and
+    `path`: SQL for the field's path, with indices and with `[*]`. `size`: of the key, in bytes."""
     where = f"concat_ws(chr(0), topic, `partition`, offset, {place}, '')"
     nonce = f"hmac({key}, concat(cast(concat('{NONCE_LABEL}', {where}) AS binary), data))"
     salt = f"left(nonce, {SALT_BYTES})"
@@ -175,7 +176,8 @@ def generalise_text(rule: Generalise, text: str) -> str:
 
 
 def generalise_whole(rule: Generalise, number: str) -> str:
-    """Seconds or milliseconds since 1970, to the start of their unit in UTC. `number`: bigint."""
+    """SQL for seconds or milliseconds since 1970, cut to the start of their unit in UTC. `number`:
+    bigint."""
 
     def cut(second: int) -> str:
         if rule.unit in ("day", "hour"):
@@ -271,7 +273,7 @@ def register(session: Any, transform: TransformSettings) -> None:
 
 
 def token_json(text: str | None, alphabet: str, key: str | None) -> str | None:
-    """The token, as JSON, of a JSON text; None for values that cannot be tokenised."""
+    """Returns the token, as JSON, of a JSON text; None for values that cannot be tokenised."""
     if text is None or key is None:
         return None
     value = json.loads(text)
@@ -286,14 +288,14 @@ def token_json(text: str | None, alphabet: str, key: str | None) -> str | None:
 def tokens_json(
     texts: list[str] | None, alphabet: str, key: str | None
 ) -> dict[str, str | None] | None:
-    """The tokens of `texts`, by text."""
+    """Returns the tokens of `texts`, by text."""
     if texts is None:
         return None
     return {text: token_json(text, alphabet, key) for text in texts}
 
 
 def tokenise(text: str, alphabet: str, key: str) -> str | None:
-    """None: `text` has too few characters of the alphabet. `key`: hex or base64."""
+    """Returns None if `text` has too few characters of the alphabet. `key`: hex or base64."""
     from fastfpe import ff1
 
     letters = set(alphabet)
@@ -305,8 +307,8 @@ def tokenise(text: str, alphabet: str, key: str) -> str | None:
 
 
 def tokenise_number(number: int, key: str) -> str | None:
-    """As many digits, the first not zero: FF1 is repeated until it is not zero, which is still
-    one-to-one."""
+    """Returns a number of as many digits, of which the first is not zero: FF1 is repeated until it
+    is not zero. The result is still one-to-one."""
     sign, digits = "-" * (number < 0), str(abs(number))
     while True:
         token = tokenise(digits, ALPHABETS["digits"], key)

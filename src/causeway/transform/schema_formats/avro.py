@@ -10,10 +10,10 @@
 | union | the value alone; if two branches are text, or two are objects: {"branch": value} |
 
 Rules see more of a union (avro_types.py): an object without its wrapper, with its branch in an
-additional field, and a string alone, unless their paths name the branches.
+additional field, and a string without a wrapper, unless their paths name the branches.
 
-A field that the schema does not have fits no schema. A missing field becomes null if null is
-possible, else the schema's default."""
+JSON with a field that the schema does not have does not fit the schema. A missing field becomes
+null if null is possible, else the schema's default."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ from causeway.transform.schema_formats.avro_types import (
 )
 from causeway.transform.schema_formats.registry import MisfitError, NamedSchema
 
-_WHOLE = "datum"  # a record with one field is encoded like that field
+_WHOLE = "datum"  # a record with one field has the same encoding as the field
 
 
 class Avro:
     """`lacks`: for each of `paths`, whether no record of the schema has it."""
 
-    place = b""  # in Protobuf, where a message is in its schema
+    place = b""  # for Protobuf, the place of a message in its schema
 
     def __init__(
         self, text: str, references: Sequence[NamedSchema] = (), paths: Sequence[Steps] = ()
     ) -> None:
-        """`paths`: of the rules that the JSON is for. Raises any exception for a schema that cannot
-        be read."""
+        """`paths`: the paths of the rules that the JSON is for. Raises any exception for a schema
+        that cannot be read."""
         names: dict[str, Any] = {}
         for one in references:
             fastavro.parse_schema(json.loads(one.text), named_schemas=names)
@@ -99,8 +99,8 @@ class Avro:
         return self
 
     def decode(self, data: bytes) -> str:
-        """The JSON of all of `data`. Raises MisfitError; TooMuchError, a subclass, for a record
-        that exceeds a limit of avro_bounds."""
+        """Returns the JSON of all of `data`. Raises MisfitError. Raises TooMuchError, a subclass,
+        for a record that exceeds a limit of avro_bounds."""
         try:
             self._bounds.check(data)
         except RecursionError:
@@ -151,7 +151,7 @@ def _plain(value: Any) -> str:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without repeated names."""
+    """Returns an object. Raises MisfitError for repeated names."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise MisfitError
@@ -164,8 +164,8 @@ _dumps = json.JSONEncoder(
 
 
 class _ToJson(Compiler[Convert]):
-    """For values that fastavro reads with `return_named_type`: a pair for a named type in a
-    union."""
+    """Converts values that fastavro reads with `return_named_type`: a named type in a union is a
+    pair."""
 
     def __init__(self, names: Mapping[str, Any], paths: Paths, wrappers: Wrappers) -> None:
         super().__init__(names)
@@ -227,7 +227,7 @@ _BRANCHES: tuple[tuple[Any, tuple[str, ...]], ...] = (
 
 
 def _branch(value: Any, branches: Mapping[str, Any]) -> str:
-    """The branch that fastavro has read: a union has each unnamed type only once."""
+    """Returns the branch that fastavro has read: a union has each unnamed type only once."""
     wanted = next(names for kind, names in _BRANCHES if isinstance(value, kind))
     return next(name for name in wanted if name in branches)
 

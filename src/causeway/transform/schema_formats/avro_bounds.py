@@ -16,7 +16,7 @@ from causeway.transform.schema_formats.avro_types import Compiler, kind_of, reso
 from causeway.transform.schema_formats.registry import MisfitError
 
 DEEPEST = 100  # nested records, arrays and maps; the limit of Protobuf's readers
-MOST_VALUES = 1_000_000  # in a record, and one more for each four of its bytes
+MOST_VALUES = 1_000_000  # in a record, plus one for each four of its bytes
 MOST_EMPTY = 1_000  # items of arrays that take no bytes, in a record
 MOST_TEXT = 64 * 1024 * 1024  # characters of names and texts in its JSON, plus two for each byte
 MOST_DIGITS_BYTES = 417  # of a decimal: a thousand digits, the limit of Spark's parser of JSON
@@ -24,12 +24,12 @@ MOST_DIGITS_BYTES = 417  # of a decimal: a thousand digits, the limit of Spark's
 TOO_DEEP = f"Avro that is nested deeper than {DEEPEST}"
 TOO_MUCH = "Avro with too many values for its size"
 TOO_LONG = "a decimal with too many digits"
-SAFE = 8 * 1024 * 1024  # bytes of memory that a record may take, by its schema, without a walk
+SAFE = 8 * 1024 * 1024  # bytes of memory: a record that cannot take more is not walked through
 _VALUE = 100  # bytes that a value takes in Python and as JSON, about
 _LONG_VARINT = 10
 _MOST_TYPES = 100_000  # of a schema; a type counts at each use
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
-_Walk = Callable[["_State", int, int], int]  # from a position, at a depth, to where the value ends
+_Walk = Callable[["_State", int, int], int]  # from a position, at a depth; returns the value's end
 
 
 class TooMuchError(MisfitError):
@@ -37,8 +37,8 @@ class TooMuchError(MisfitError):
 
 
 class _Shape(NamedTuple):
-    """The size of a type. `least`: bytes in Avro; `cost`: bytes in memory at most, without items of
-    arrays and maps; `depth`: levels of nesting, without recursion."""
+    """The size of a type. `least`: the fewest bytes in Avro. `cost`: the most bytes in memory,
+    without items of arrays and maps. `depth`: levels of nesting, without recursion."""
 
     least: float
     cost: float
@@ -55,7 +55,7 @@ class Bounds:
         self._recursive = False
         self._types = 0
         self._rate = (
-            6.0  # most bytes in memory for a byte of Avro; a byte of text takes six in JSON
+            6.0  # the most bytes in memory for a byte of Avro; a byte of text takes six in JSON
         )
         self._longest = math.inf  # bytes of a record whose decimals cannot take too long
         whole = self._shape(schema)
@@ -135,7 +135,7 @@ class _State:
         self._most_text = MOST_TEXT + 2 * self.size
 
     def number(self, at: int) -> tuple[int, int]:
-        """A zigzag varint, and the position of its end."""
+        """Returns a zigzag varint, and the position of its end."""
         data, end = self.data, min(self.size, at + _LONG_VARINT)
         found = shift = 0
         while at < end:
@@ -155,7 +155,7 @@ class _State:
             raise TooMuchError(TOO_MUCH)
 
     def past(self, at: int, size: int, most: float = math.inf) -> int:
-        """The end of a value of `size` bytes, which may take `most` bytes."""
+        """Returns the end of a value of `size` bytes, which may take `most` bytes."""
         if size > most:
             raise TooMuchError(TOO_LONG)
         if size < 0 or at + size > self.size:

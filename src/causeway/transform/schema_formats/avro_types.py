@@ -2,7 +2,8 @@
 
 A path may name the alias of a field. If no path names the field itself, rules see the field under
 the alias. So a field that was renamed with an alias keeps its protection. Rules see an object in a
-union without its wrapper: `value.$.who.email` leads to `email` in each branch that has it."""
+union without its wrapper: `value.$.who.email` leads to `email` in each branch that has that
+field."""
 
 from __future__ import annotations
 
@@ -137,7 +138,7 @@ _NUMBERS = {"int", "long", "float", "double"}
 
 
 def kind_of(schema: Any) -> str:
-    """The type's name; for a reference, the name of the named type."""
+    """Returns the type's name; for a reference, the name of the named type."""
     return str(schema["type"]) if isinstance(schema, dict) else str(schema)
 
 
@@ -146,12 +147,12 @@ def resolved(schema: Any, names: Mapping[str, Any]) -> Any:
 
 
 def name_of(schema: Any) -> str:
-    """The name of a union's branch in fastavro and in Avro's JSON."""
+    """Returns the name of a union's branch in fastavro and in Avro's JSON."""
     return str(schema["name"]) if kind_of(schema) in _NAMED else kind_of(schema)
 
 
 def shape_of(schema: Any) -> str:
-    """The kind of JSON for the type."""
+    """Returns the kind of JSON for the type."""
     kind = kind_of(schema)
     if kind in _OBJECTS:
         return "object"
@@ -165,7 +166,8 @@ def _is_text(schema: Any) -> bool:
 
 
 def logical_of(schema: Any) -> str:
-    """The name of a logical type that Causeway converts, such as `long-timestamp-millis`."""
+    """Returns the name of a logical type that Causeway converts, such as `long-timestamp-millis`;
+    '' if there is none."""
     return f"{kind_of(schema)}-{schema.get('logicalType')}" if isinstance(schema, dict) else ""
 
 
@@ -175,7 +177,7 @@ def branches_alike(branches: Sequence[Any]) -> bool:
 
 
 def as_queries_see(branches: Sequence[Any]) -> Sequence[str | None]:
-    """The names of the wrappers that queries see."""
+    """Returns the names of the wrappers that queries see."""
     alike = branches_alike(branches)
     return [
         name_of(one) if alike and shape_of(one) in ("text", "object") else None for one in branches
@@ -183,7 +185,7 @@ def as_queries_see(branches: Sequence[Any]) -> Sequence[str | None]:
 
 
 def as_rules_see(branches: Sequence[Any]) -> Sequence[str | None]:
-    """The names of the wrappers that rules see."""
+    """Returns the names of the wrappers that rules see."""
     return [
         None if shape_of(one) == "object" or kind_of(one) == "string" else name
         for one, name in zip(branches, as_queries_see(branches), strict=True)
@@ -238,7 +240,7 @@ class Compiler(ABC, Generic[Made]):
 BRANCH = "causeway.branch"  # an additional field of an object in a union: the name of its branch
 
 Steps = tuple[Step, ...]
-# Gives for each branch of a union the name of its wrapper, or None.
+# Returns, for each branch of a union, the name of its wrapper, or None.
 Wrappers = Callable[[Sequence[Any]], Sequence[str | None]]
 
 
@@ -251,7 +253,7 @@ class Paths:
         self._wanted = {step.name for step in steps if isinstance(step, FieldStep)}
 
     def shown(self, record: Any) -> dict[str, str]:
-        """The names of a record's fields for rules, by their own names."""
+        """Returns the names of a record's fields for rules, by their own names."""
         found = {field["name"]: field["name"] for field in record["fields"]}
         taken = set(found)
         for field in record["fields"]:

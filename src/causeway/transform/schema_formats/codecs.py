@@ -3,8 +3,8 @@
     0 | id, 4 bytes | Avro
     0 | id, 4 bytes | message indexes | Protobuf
 
-Spark returns HEAD bytes of the original part, which contain the id and the indexes, and then
-JSON."""
+Spark returns the first HEAD bytes of the original part, which contain the id and the indexes, and
+then JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 HEAD = 32  # bytes
 NO_HEAD = b"\xff" * HEAD  # of a part that was null
-FRESH_S = 10.0  # how long the versions of a subject are not looked up again
+FRESH_S = 10.0  # for this time the versions of a subject are not looked up again
 _ID = struct.Struct(">bI")
 _MODULES = {"avro": "fastavro", "protobuf": "grpc_tools"}
 _NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
@@ -73,7 +73,7 @@ class _Known(NamedTuple):
 
 
 class Schemas:
-    """The schemas that a worker knows. `formats`: of the parts, key or value, that it treats;
+    """The schemas that a worker knows. `formats`: of the parts, key or value, that it treats.
     `rules`: the rules that the JSON is for."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Schemas:
     def decode(
         self, part: str, data: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
     ) -> tuple[str | None, str | None]:
-        """The JSON, or the reason why there is none, which quotes nothing. `headers`: the
+        """Returns the JSON, or the reason why there is none, which quotes nothing. `headers`: the
         record's."""
         if data is None:
             return None, None
@@ -111,8 +111,8 @@ class Schemas:
             return None, f"{part} has {error}" if str(error) else self._misfit(part)
 
     def lacking(self, part: str, data: bytes | None) -> int:
-        """Bits of the rules whose path the schema of `data` lacks; 0 if the schema cannot be
-        read."""
+        """Returns the bits of the rules whose path the schema of `data` lacks; 0 if the schema
+        cannot be read."""
         if data is None or not self._rules[part]:
             return 0
         try:
@@ -121,8 +121,8 @@ class Schemas:
             return 0
 
     def encode(self, part: str, topic: str, data: bytes) -> tuple[bytes | None, str | None]:
-        """The bytes for `data`, a head and JSON, with the head of a schema that fits; or the reason
-        why none fits."""
+        """Returns the bytes for `data` (a head and JSON), with the head of a schema that fits; or
+        the reason why no schema fits."""
         head, text = data[:HEAD], data[HEAD:]
         if head == NO_HEAD:
             return None, NO_SCHEMA.format(part)
@@ -145,7 +145,7 @@ class Schemas:
         return f"{part} is not {_NAMES[self.formats[part]]} of its schema"
 
     def _read(self, part: str, data: bytes) -> tuple[_Known, int]:
-        """The codec, and the offset of the data."""
+        """Returns the codec, and the offset of the data."""
         format = self.formats[part]
         try:
             id, place, start = _head(format, data)
@@ -170,7 +170,7 @@ class Schemas:
         return known, start
 
     def _by_another(self, part: str, own: _Known, topic: str, json: str) -> bytes | None:
-        """`json` by another schema of the subjects of the schema that it does not fit."""
+        """Returns `json` by another schema of the same subjects; None if none fits."""
         key, asked = (own.id, f"{topic}-{part}"), False
         while True:
             since, relatives = self._relatives.get(key, (0.0, []))
@@ -190,7 +190,7 @@ class Schemas:
             self._relatives[key] = (now, self._registry.relatives(*key))
 
     def _schema(self, part: str, id: int) -> Avro | Protobuf | None:
-        """None for a schema that the registry does not know, or that has another format."""
+        """Returns None for a schema that the registry does not know, or that has another format."""
         known = (part, id)
         if known not in self._schemas:
             schema = self._registry.schema(id)
@@ -217,7 +217,7 @@ def _opened(format: str, schema: ResolvedSchema, paths: Sequence[Any]) -> Avro |
 
 
 def _head(format: str, data: bytes) -> tuple[int, bytes, int]:
-    """The id, the place in the schema, and the offset of the data."""
+    """Returns the id, the place in the schema, and the offset of the data."""
     magic, id = _ID.unpack_from(data)
     if magic != 0:
         raise MisfitError
@@ -228,8 +228,8 @@ def _head(format: str, data: bytes) -> tuple[int, bytes, int]:
 
 
 def encoded(rows: pa.RecordBatch, schemas: Schemas, topic: str) -> pa.RecordBatch:
-    """`rows` of `rows.OUTPUT`, with bytes in place of heads and JSON; a part that fits no schema
-    gets a reason. `topic`: the source's."""
+    """Returns `rows` of `rows.OUTPUT`, with bytes in place of heads and JSON. A part that fits no
+    schema gets a reason. `topic`: the source's."""
     import pyarrow as pa
 
     reasons: list[str | None] = rows.column(REASON).to_pylist()
@@ -250,7 +250,7 @@ def encoded(rows: pa.RecordBatch, schemas: Schemas, topic: str) -> pa.RecordBatc
 
 
 def _with_header(rows: pa.RecordBatch, name: str) -> list[int]:
-    """The rows that have a header of this name."""
+    """Returns the rows that have a header of this name."""
     import pyarrow.compute as pc
 
     headers = rows.column("headers")

@@ -40,8 +40,8 @@ class Protobuf:
     def __init__(
         self, text: str, references: Sequence[NamedSchema] = (), paths: Sequence[Steps] = ()
     ) -> None:
-        """`paths`: of the rules that the JSON is for. Raises any exception for a schema that cannot
-        be read."""
+        """`paths`: the paths of the rules that the JSON is for. Raises any exception for a schema
+        that cannot be read."""
         files = _compile(text, references)
         pool = descriptor_pool.DescriptorPool()
         for file in files.file:
@@ -54,14 +54,15 @@ class Protobuf:
         }
 
     def message(self, place: bytes) -> Message:
-        """The message with the encoded indexes. Raises MisfitError if there is none."""
+        """Returns the message with the encoded indexes. Raises MisfitError if there is none."""
         found = self._messages.get(indexes(place)[0])
         if found is None:
             raise MisfitError
         return found
 
     def like(self, other: Any) -> Message:
-        """The message with the name of another version's. Raises MisfitError if there is none."""
+        """Returns the message with the name of another version's message. Raises MisfitError if
+        there is none."""
         for found in self._messages.values():
             if found.name == other.name:
                 return found
@@ -69,7 +70,7 @@ class Protobuf:
 
 
 class Message:
-    """The codec of a message. `place`: its encoded indexes; `lacks`: for each of `paths`, whether
+    """The codec of a message. `place`: its encoded indexes. `lacks`: for each of `paths`, whether
     no JSON of the message can have it."""
 
     def __init__(self, descriptor: Descriptor, place: bytes, paths: Sequence[Steps]) -> None:
@@ -80,7 +81,7 @@ class Message:
         self._fix = _Longs().of(descriptor)
 
     def decode(self, data: bytes) -> str:
-        """The JSON of all of `data`. Raises MisfitError, also for unknown fields."""
+        """Returns the JSON of all of `data`. Raises MisfitError, also for unknown fields."""
         try:
             message = self._class.FromString(data)
             size = message.ByteSize()

@@ -1,4 +1,4 @@
-"""Chunks, or records of chunks, that the worker treats itself, without Spark.
+"""Answers chunks, or records of chunks, in the worker itself, without Spark.
 
 If a chunk has records that only the query can treat, only these go through Spark. The outcomes of
 the others travel with the marker that closes the chunk, as one value that Spark does not read."""
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-# An ChunkOutcome, or rows for Spark.
+# A ChunkOutcome, or rows for Spark.
 Answer = ChunkOutcome | Iterator["pa.RecordBatch"]
 MOST_BYTES = 32 * 1024 * 1024  # of keys and values in a chunk that is treated as a whole
 _MOST_RECORDS = 100_000  # more Python objects at once take too much memory
-_MOST_PAUSES = 64  # chunks that go to Spark untried after most records of a chunk needed it
+_MOST_PAUSES = 64  # after a chunk whose records mostly needed Spark, chunks that go there untried
 
 
 class Direct:
@@ -98,7 +98,7 @@ class Direct:
             except (ValueError, RecursionError):
                 found.append(None)
             else:
-                # Spark refuses a record that cannot be a row; it does not drop it.
+                # Spark refuses a record that cannot be a row. It does not drop it.
                 found.append(made if stays(made) or is_row(record) else None)
         return found
 
@@ -114,7 +114,8 @@ class Direct:
         offsets: npt.NDArray[np.int64],
         treated: Sequence[Treated | None],
     ) -> pa.RecordBatch:
-        """Rows for the records that are kept. Raises ValueError if a result cannot be a row."""
+        """Returns rows for the records that are kept. Raises ValueError if a result cannot be a
+        row."""
         import numpy as np
         import pyarrow as pa
 
@@ -138,7 +139,7 @@ class Direct:
 
 
 def _found(treated: Sequence[Treated | None]) -> Found:
-    """The counts of the rules over the treated records."""
+    """Returns the counts of the rules over the treated records."""
     pairs = Counter([one[-2:] for one in treated if one is not None])
     if pairs.keys() <= {DROPPED}:
         return NONE

@@ -2,7 +2,7 @@
 
     python -m causeway.transform.stage.direct_worker FD VARIABLE
 
-FD: the socket to the lane, the parent process; VARIABLE: the name of the environment variable with
+FD: the socket to the lane, the parent process. VARIABLE: the name of the environment variable with
 the secret. The worker ends when the lane closes the socket. It writes nothing but frames, because
 other output of a process could quote a record."""
 
@@ -37,7 +37,7 @@ from causeway.transform.stage.workers import limited_memory, settle
 
 
 def run(connection: SealedConnection) -> NoReturn:
-    """Raises ConnectionError once the lane is gone."""
+    """Runs until the lane is gone; then it raises ConnectionError."""
     connection.send(Greeting("", "", "direct"))
     opened: dict[str, Direct | None] = {}
     while True:
@@ -49,14 +49,15 @@ def run(connection: SealedConnection) -> NoReturn:
 
 
 def _answer(direct: Direct | None, chunk: Chunk) -> ChunkOutcome | NeedsSpark:
-    if not chunk.batches:  # only a position on the source
+    if not chunk.batches:  # the chunk only has a position on the source
         return ChunkOutcome(chunk.number, ())
     answer = None if direct is None else direct.answer(chunk)
     return answer if isinstance(answer, ChunkOutcome) else NeedsSpark(chunk.number)
 
 
 def _opened(frame: Open) -> Direct | None:
-    """None if the shortcut cannot be opened. The stage fails too, and its error is shown."""
+    """Returns None if the shortcut cannot be opened. Then the stage fails too, and its error is
+    shown."""
     try:
         shortcut: Shortcut | QueryShortcut = pickle.loads(frame.shortcut)  # noqa: S301  our own lane's
         return Direct(shortcut.open(frame.secrets), Rows({}))

@@ -24,7 +24,7 @@ _WORKER_ENDED = "Python worker exited unexpectedly"
 _FUNCTION_ERROR = re.compile(r"\bFunctionError: (\w+)")  # only a class, see udfs.py
 _PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception))\b", re.MULTILINE)
 _JAVA_ERROR = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Error|Exception))\b")
-# Spark's message about a lost task, before the stack trace. The text before it quotes no record.
+# Spark's message about a lost task, up to the stack trace. The text before it quotes no record.
 _LOST = re.compile(r"\bLost task \S+ in stage \S+ \(TID \d+\)(?: \([^)\n]*\))?: (.+)", re.DOTALL)
 _EXECUTOR_LOST = "ExecutorLostFailure"
 # Errors that no record causes: machines, memory, pipes between processes, operators.
@@ -36,7 +36,7 @@ _NO_MEMORY = ("MemoryError", "OutOfMemoryError", "UNABLE_TO_ACQUIRE_MEMORY")
 
 
 def warm(session: Any) -> None:
-    """Makes Spark load what each stage needs, and start the daemon of its Python workers."""
+    """Makes Spark load the classes that each stage needs, and start the daemon of its workers."""
     row = session.range(0, 1, 1, 1).mapInArrow(_same, "id bigint")
     row.write.format("noop").mode("overwrite").save()
 
@@ -54,7 +54,7 @@ def run_stage(
     attempt: str,
 ) -> None:
     """Runs a stage until its lane closes the connection. Raises CausewayError, which never quotes a
-    record; retriable unless the query threw on a record."""
+    record. It is retriable unless the query threw on a record."""
     quiet()
     lane = LaneAddress(key, attempt, address, secret_variable)
 
@@ -90,7 +90,8 @@ def _nothing(_: object) -> bool:
 
 
 def explain(error: Exception) -> str:
-    """One line for a failed job: only the class of the error, because messages quote records."""
+    """Returns one line for a failed job. It has only the class of the error, because messages quote
+    records."""
     text = str(error)
     if (lost := _LOST.search(text)) is not None:
         if lost[1].startswith(_EXECUTOR_LOST):
@@ -109,8 +110,8 @@ def explain(error: Exception) -> str:
 
 
 def threw(error: Exception) -> bool:
-    """Whether a job failed because its query, or a function in it, threw on a record. Otherwise a
-    process died or lacked memory, or Spark ended the job."""
+    """Whether a job failed because its query, or a function in it, threw on a record. False if a
+    process died or lacked memory, or if Spark ended the job."""
     from pyspark.errors import PySparkException
 
     if explain(error).endswith(_NO_MEMORY):
@@ -118,4 +119,4 @@ def threw(error: Exception) -> bool:
     lost = _LOST.search(str(error))
     if lost is not None:
         return not _OTHERS.match(lost[1])
-    return isinstance(error, PySparkException)  # what tasks throw, as PySpark knows it
+    return isinstance(error, PySparkException)  # PySpark's class for errors of tasks

@@ -37,11 +37,11 @@ RECORD_OVERHEAD, HEADER_OVERHEAD = 36, 10  # the most bytes of lengths and numbe
 
 
 # Batches of rows have at least the columns `offset` (on the source), `timestamp`, `key`, `value`
-# and `headers`, whose names are not null, with the types of rows.OUTPUT.
+# and `headers`, with the types of rows.OUTPUT. The names of headers are not null.
 
 
 def _sizes(rows: pa.RecordBatch) -> Ints:
-    """The most bytes that each record can take, uncompressed."""
+    """Returns the most bytes that each record can take, uncompressed."""
     headers = rows.column("headers")
     counts = _counts(headers)
     keys, values = (np.maximum(_lengths(rows.column(part)), 0) for part in ("key", "value"))
@@ -58,7 +58,7 @@ def _sizes(rows: pa.RecordBatch) -> Ints:
 
 
 def encode(rows: pa.RecordBatch, *, codec: int, next: int, leader_epoch: int) -> Batch:
-    """One dense batch of all of `rows` (at least one record); the rest as in `Batch`."""
+    """Returns one dense batch of all `rows` (at least one record). The rest is as in `Batch`."""
     offsets = rows.column("offset").to_numpy()
     timestamps = rows.column("timestamp").view(pa.int64()).fill_null(-1).to_numpy() // 1000
     count, first = len(offsets), int(offsets[0])
@@ -108,7 +108,7 @@ def _records(rows: pa.RecordBatch, timestamps: Ints) -> bytes:
 
 
 def _header_bytes(headers: pa.Array, counts: Ints) -> pa.Array:
-    """The bytes of each record after its count of headers."""
+    """Returns the bytes of each record after its count of headers."""
     pairs = headers.flatten()
     names, values = pairs.field(0).cast(pa.binary()), pairs.field(1)
     one = pc.binary_join_element_wise(
@@ -130,7 +130,7 @@ def _header_bytes(headers: pa.Array, counts: Ints) -> pa.Array:
 
 
 def _lengths(column: pa.Array) -> Ints:
-    """Bytes of each value, -1 for null."""
+    """Returns the bytes of each value, -1 for null."""
     found: Ints = pc.binary_length(column).fill_null(-1).to_numpy().astype(np.int64)
     return found
 
@@ -140,8 +140,8 @@ def _counts(headers: pa.Array) -> Ints:
     return found
 
 
-# A column of varints is a matrix of bytes, one row for each number. All bytes of a varint but the
-# last have their highest bit set, which shows the end of the row.
+# A column of varints is a matrix of bytes, one row for each number. All bytes of a varint except
+# the last have their highest bit set, which shows the end of the row.
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -158,14 +158,14 @@ def _varints(numbers: Ints) -> Bytes:
 
 
 def _there(numbers: Bytes) -> npt.NDArray[np.bool_]:
-    """Which bytes belong to a number: the first, and each byte after one that continues."""
+    """Returns which bytes belong to a number: the first, and each byte after one that continues."""
     there = np.ones(numbers.shape, np.bool_)
     there[:, 1:] = numbers[:, :-1] >= 0x80
     return there
 
 
 def _joined(parts: list[Bytes]) -> pa.Array:
-    """A column with the parts of each row in sequence."""
+    """Returns a column with the parts of each row in sequence."""
     there = np.hstack([_there(part) for part in parts])
     ends = np.zeros(len(there) + 1, np.int32)
     np.cumsum(there.sum(axis=1), out=ends[1:])
@@ -186,9 +186,9 @@ def outcome_of(
     treated: pa.RecordBatch | None = None,
     why_not: Callable[[str], str | None] | None = None,
 ) -> ChunkOutcome:
-    """The outcome of a chunk, by its marker and the rows before it. `treated`: the outcomes of
-    records that needed no Spark. `why_not`: gives the reason if records must not go to the topic of
-    this name."""
+    """Returns the outcome of a chunk, by its marker and the rows before it. `treated`: the outcomes
+    of records that needed no Spark. `why_not`: returns the reason if records must not go to the
+    topic of this name."""
     if treated is not None:
         rows = [*rows, _as_row(treated, rows[0].schema if rows else _ROWS)]
     if not rows:
@@ -223,7 +223,7 @@ def outcome_of(
 
 
 def outcome_without_spark(number: int, mark: dict[str, Any], rows: pa.RecordBatch) -> ChunkOutcome:
-    """The outcome of a chunk if a worker has treated all its records itself."""
+    """Returns the outcome of a chunk if a worker has treated all its records itself."""
     count, records = len(rows), mark["records"]
     none = np.array([], np.int64)
     batches = _batches(rows, mark, none) if count else ()
@@ -233,18 +233,18 @@ def outcome_without_spark(number: int, mark: dict[str, Any], rows: pa.RecordBatc
 
 
 def _found(mark: dict[str, Any]) -> Found:
-    """The counts of the rules over the records that needed no Spark."""
+    """Returns the counts of the rules over the records that needed no Spark."""
     return tuple(mark["found"]), tuple(mark["missing"])
 
 
-# The rows of a chunk if Spark has dropped all records that it got.
+# The rows of a chunk if Spark has dropped all its records.
 _ROWS = pa.schema(
     [(REASON, pa.string()), (SEEN, pa.int64()), (MISSING, pa.int64()), *record_fields()]
 )
 
 
 def _as_row(treated: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """`treated` with the columns of Spark's rows; additional columns are null, which means
+    """Returns `treated` with the columns of Spark's rows. Additional columns are null, which means
     unchanged."""
     there = set(treated.schema.names)
     arrays = [
@@ -259,7 +259,7 @@ def _as_row(treated: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _refuse(
     table: pa.RecordBatch, mark: dict[str, Any], why_not: Callable[[str], str | None] | None
 ) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """The rows to be sent, and the reasons of refused source offsets. Of those nothing is sent."""
+    """Returns the rows to send, and the reasons of refused source offsets, which are not sent."""
     reasons = table.column(REASON)
     refused: dict[int, str] = {}
     if reasons.null_count < len(reasons):

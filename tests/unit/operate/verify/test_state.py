@@ -77,7 +77,7 @@ def test_a_line_that_was_broken_off_is_no_trouble(tmp_path: Path) -> None:
 def test_another_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "mm2.properties"
     path.write_text(content)
-    with pytest.raises(ConfigError, match="line 1 is not what verify writes"):
+    with pytest.raises(ConfigError, match="line 1 was not written by verify"):
         _opened(path)
     assert path.read_text() == content
 
