@@ -374,8 +374,7 @@ _TYPES: Mapping[str, Any] = {
 
 
 def _fitting(fields: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[Any, ...]]:
-    """Returns a decoder of objects that certainly fit a schema. It returns the values of the
-    fields, in order."""
+    """Returns a decoder of objects that certainly fit a schema, to the fields' values in order."""
     shape = msgspec.defstruct(
         "Fields",
         [

@@ -44,7 +44,7 @@ _TEXT_FIRST = "read it as a STRING, and cast that"
 
 
 def reads_clock(text: str) -> bool:
-    """Whether Spark makes a date or timestamp from the constant `text` that depends on the clock."""
+    """Whether Spark makes a time that depends on the clock from the constant `text`."""
     return _READS_CLOCK.search(text) is not None
 
 
