@@ -6,6 +6,7 @@ threads from here from then on.
 
 from __future__ import annotations
 
+import _thread
 import logging  # noqa: F401  its locks stay real
 import os
 import queue
@@ -31,6 +32,7 @@ from tests.simulation.kernel import Kernel, SimulatedProcess
 _kernel: Kernel
 _futures = count()
 _real_pid = os.getpid
+_real_start = _thread.start_new_thread
 real_usage = resource.getrusage
 _FIXED = frozenset({"causeway", "kafka", "tests", "concurrent"})
 _REAL = frozenset(
@@ -57,6 +59,8 @@ def install() -> None:
         (threading, "local", threads.Local),
         (threading, "get_ident", threads.get_ident),
         (threading, "_time", _monotonic),
+        (threading, "_start_new_thread", _start_thread),
+        (_thread, "start_new_thread", _start_thread),
         (queue, "SimpleQueue", threads.SimpleQueue),
         (queue, "time", _monotonic),
         (socket, "socket", network.SimulatedSocket),
@@ -100,6 +104,11 @@ def use(kernel: Kernel, net: network.Network) -> None:
     threads.use(kernel)
     network.use(net)
     random.seed(kernel.random.random())
+
+
+def _start_thread(*given: Any) -> int:
+    _audit("_thread.start_new_thread", given)  # Python 3.11 does not
+    return _real_start(*given)
 
 
 def _audit(event: str, _: object) -> None:
