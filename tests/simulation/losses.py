@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from causeway.link_topics import PartitionProgress, decode_entry
 from tests.simulation.cluster import KafkaCluster, LogBatch, Refused, records_in
+from tests.simulation.kernel import SimulatedProcess
 from tests.simulation.scenario import IN_ORDER, Content
 from tests.simulation.statements import PROGRESS
 
@@ -25,6 +26,7 @@ class Losses:
         self.faults, self.run = faults, faults.run
         self.kernel, self.network = faults.kernel, faults.network
         self._chance = faults.kernel.random
+        self._ended = False  # all is healed: nothing that was planned begins
 
     def weighted(self) -> Iterator[tuple[Callable[[], None], float]]:
         yield self._crash_machine, 2
@@ -39,6 +41,7 @@ class Losses:
         yield self._fill_disk, 1
 
     def heal(self) -> None:
+        self._ended = True
         self.kernel.skews.clear()
         for cluster in self._clusters:
             for node in cluster.nodes:
@@ -63,8 +66,12 @@ class Losses:
             if mirror.process is not None and mirror.alive:
                 process = mirror.process
                 begin = number * self._chance.choice((5.0, 20.0, 30.0))
-                self.kernel.later(begin, process.freeze)
+                self.kernel.later(begin, lambda process=process: self._freeze(process))  # type: ignore[misc]
                 self.kernel.later(begin + self._chance.choice((8.0, 40.0)), process.thaw)
+
+    def _freeze(self, process: SimulatedProcess) -> None:
+        if not self._ended:
+            process.freeze()
 
     def _jump_clock_of_broker(self) -> None:
         """A broker refuses records that are an hour ahead of its clock, and keeps producers for a

@@ -180,8 +180,10 @@ class SimulatedMirror:
 
     @property
     def led(self) -> list[PartitionStatus]:
-        """Those of the links that the driver leads."""
-        look = self._look if self.driver is not None and self.alive else None
+        """Those of the links that the driver leads. A frozen one says nothing."""
+        process = self.process
+        speaks = process is not None and process.alive and not process.frozen
+        look = self._look if self.driver is not None and speaks else None
         links = () if look is None else look.links
         return [each for link in links if link.role == Role.LEADING for each in link.partitions]
 
