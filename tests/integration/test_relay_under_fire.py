@@ -763,7 +763,7 @@ def test_a_batch_that_overtakes_lost_records_stops_its_partition(
 
         for place, end in zip(places, ends, strict=True):
             reason = it.await_state(State.STOPPED, place.partition)
-            assert f"sequence 200 lies where {end} should" in reason
+            assert f"sequence 200 is in the place of sequence {end}" in reason
         it.await_mirrored(partitions=[2])
         it.assert_same(partitions=[2])
 

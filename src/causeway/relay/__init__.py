@@ -1,4 +1,4 @@
-"""The data path: what the driver and its lanes say to each other, and what a partition relays."""
+"""The data path: the messages between the driver and its lanes, and the series of a partition."""
 
 from causeway.relay import offset_lookup
 from causeway.relay.control import (

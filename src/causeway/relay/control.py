@@ -1,7 +1,7 @@
 """Both ends of the control socket between the driver and its lanes, a sealed connection
 (causeway/sealed.py).
 
-The key is made for each driver process and reaches lanes through the environment variable
+Each driver process makes a key. Lanes get it through the environment variable
 `CAUSEWAY_CONTROL_SECRET`, never through a closure, an argument or a file.
 """
 
@@ -24,8 +24,8 @@ from causeway.sealed import LENGTH, SealedProtocol, SealedStream
 SECRET_VARIABLE = "CAUSEWAY_CONTROL_SECRET"  # noqa: S105  the variable's name
 _log = logging.getLogger("causeway.control")
 _HELLO_TIMEOUT_S = 10.0
-_STRANGERS = 64  # connections that have not proved yet that they have the key
-_ACCEPT_PAUSE_S = 1.0  # after the system had no room for another connection
+_STRANGERS = 64  # the most connections that have not yet proved that they have the key
+_ACCEPT_PAUSE_S = 1.0  # after the system had no descriptor or memory for another connection
 _LOG_S = 60.0  # how often to log that strangers were shut out
 
 
@@ -44,9 +44,9 @@ Channel = SealedStream[ToLane | ToDriver]
 
 
 class ControlClient(Channel):
-    """A lane's end. The constructor blocks, at most `timeout_s` for each step; nothing else does.
+    """The lane's end. Only the constructor blocks, at most `timeout_s` for each step.
 
-    Raises ConnectionError or TimeoutError where no driver answers.
+    It raises ConnectionError or TimeoutError if no driver answers.
     """
 
     def __init__(self, host: str, port: int, key: str, *, timeout_s: float = 10.0) -> None:
@@ -64,8 +64,8 @@ class ControlClient(Channel):
 
 
 class LaneConnection:
-    """The driver's end of one lane's connection. `send` may be called from any thread; where the
-    lane is gone it does nothing: `on_closed` is called."""
+    """The driver's end of one lane's connection. Any thread may call `send`. It does nothing if the
+    lane is gone: the server calls `on_closed`."""
 
     def __init__(self, channel: Channel, wake: Callable[[], None], peer: str) -> None:
         self._channel = channel
@@ -86,7 +86,7 @@ class LaneConnection:
             self._wake()
 
     def drop(self) -> None:
-        """Closes the connection; `on_closed` follows from the server's thread."""
+        """Closes the connection. The server's thread then calls `on_closed`."""
         self._dead = True
         self._wake()
 
@@ -94,11 +94,12 @@ class LaneConnection:
 class ControlServer:
     """The driver's end: one thread that serves all lanes and calls back.
 
-    `on_hello(connection)` when a lane has introduced itself, `on_message(connection, message)` for
-    each later message, `on_closed(connection)` once for each that said hello. The callbacks run in
-    the server's thread, one at a time, and must not block. If one raises, the server closes and
-    `failure` holds the exception. Of connections that have not proved to have the key, it keeps at
-    most `_STRANGERS`, each for a few seconds; it closes the oldest first, and logs that."""
+    It calls `on_hello(connection)` after a lane's Hello, `on_message(connection, message)` for each
+    later message, and `on_closed(connection)` once for each connection that sent Hello. The
+    callbacks run in the server's thread, one at a time, and must not block. If one raises, the
+    server closes, and `failure` has the exception. The server keeps at most `_STRANGERS`
+    connections that have not proved to have the key, each for a few seconds. It closes the oldest
+    one first, and logs that."""
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class ControlServer:
             self._thread.join()
 
     def _wake(self) -> None:
-        with suppress(OSError):  # it has not seen the last one yet, or is closed
+        with suppress(OSError):  # the thread has not read the last byte yet, or has ended
             self._waker.send(b"w")
 
     def _serve(self) -> None:
@@ -177,8 +178,8 @@ class ControlServer:
         try:
             sock, address = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            return  # it gave up between the two calls
-        except OSError as error:  # out of descriptors or memory: trying at once again would spin
+            return  # the client gave up between the two calls
+        except OSError as error:  # no descriptors or memory: without a pause the loop would spin
             _log.warning("no room for a lane's connection", extra={"reason": error.strerror})
             self._selector.unregister(self._listener)
             self._accept_at = time.monotonic() + _ACCEPT_PAUSE_S

@@ -3,9 +3,9 @@
 Driver to lane: Clusters, StageSpecs, StageEnded, Assign, Revoke, Lease, Lookup, Throttle, Drain.
 Lane to driver: Hello, LaneReport, LookedUp, Drained.
 
-The lease works on the lane's own clock: each LaneReport carries the lane's time, the driver
-echoes it in Lease, and the lane holds its lease until that time plus `lease_s`. A stale answer
-that lay in a socket buffer while the lane was paused therefore never prolongs the lease.
+The lease works on the lane's own clock. Each LaneReport has the lane's time, the driver echoes it
+in Lease, and the lease lasts until that time plus `lease_s`. So an old answer that was in a socket
+buffer while the lane was paused never prolongs the lease.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from causeway.records import ANY_CODEC
 
 
 class _ControlMessage(Value, forbid_unknown_fields=True, omit_defaults=True):
-    """Types are checked where a message arrives, not where it is made."""
+    """Types are checked when a message arrives, not when it is made."""
 
     _hidden: ClassVar[tuple[str, ...]] = ()  # fields whose values `repr` leaves out
 
@@ -34,9 +34,9 @@ class _ControlMessage(Value, forbid_unknown_fields=True, omit_defaults=True):
 
 class Preserve(_ControlMessage):
     """How a partition keeps its offsets. `begin`: the offset of the first record to mirror; all
-    offsets below are filled, and deleted again. `gaps`: how gaps are filled. `filler_from`: gaps
-    of at least so many offsets are filled with aborted records; None: never, as the target does not
-    compact the topic. `stops`: such gaps stop the partition instead."""
+    offsets below are filled and then deleted. `gaps`: how gaps are filled. `filler_from`: gaps
+    of at least this many offsets are filled with aborted records; None for never, because the
+    target does not compact the topic. `stops`: such gaps stop the partition instead."""
 
     begin: int
     gaps: Literal["markers", "transactions"]
@@ -46,8 +46,8 @@ class Preserve(_ControlMessage):
 
 
 class Compression(_ControlMessage):
-    """How batches are compressed before they are sent. `codec`, `level`: as `records.repack` takes
-    them. `always`: also batches that come in another codec."""
+    """How batches are compressed before they are sent. `codec`, `level`: the arguments of
+    `records.repack`. `always`: also batches that already have another codec."""
 
     codec: int
     level: int | None = None
@@ -60,7 +60,7 @@ class Compression(_ControlMessage):
 
 
 class Assignment(_ControlMessage):
-    """One source partition, with all a lane needs to relay it."""
+    """One source partition, with all that a lane needs to relay it."""
 
     link: str  # `A->B`
     source: str  # key into Clusters.clusters
@@ -68,14 +68,15 @@ class Assignment(_ControlMessage):
     topic: str
     partition: int
     topic_id: str  # of the source topic, 32 hex digits
-    leader_epoch: int  # of the last record relayed, -1 where none was
+    leader_epoch: int  # of the last relayed record, -1 without one
     outlets: tuple[Outlet, ...]
-    keys_from: int = 0  # of several outlets: below, all goes to the one of the partition's number
-    settled: bool = False  # its last lane had no batch unanswered when it let go
-    # An earlier lane may send requests for so long, or a quota of the target may delay them.
+    # With several outlets: records below this offset go to the outlet of the partition's number.
+    keys_from: int = 0
+    settled: bool = False  # its last lane had no unanswered batch when it gave it up
+    # A quota of the target may delay requests of an earlier lane for this long.
     throttled_s: float = 0.0
-    stop_at: int | None = None  # a bounded run: relay offsets below this one, then report DONE
-    # Relay only records that some outlets have and others lack, then report DONE.
+    stop_at: int | None = None  # a bounded run relays offsets below this one, then reports DONE
+    # Relay only records that some outlets have and others have not, then report DONE.
     finish: bool = False
     read_committed: bool = True
     max_message_bytes: int = 1_048_588  # of the target topic
@@ -83,7 +84,7 @@ class Assignment(_ControlMessage):
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024  # of a whole fetch answer
-    max_partition_bytes: int | None = None  # None: as many as the round trip wants
+    max_partition_bytes: int | None = None  # None: the round trip decides
     metadata_max_age_ms: int = 300_000  # another broker confirms the leader within this time
     transform: str | None = None  # key of the stage that its records go through
     treated: bool = False  # its records go through the link's treatment before all else
@@ -101,13 +102,13 @@ class Assignment(_ControlMessage):
         return TopicPartition(self.topic, self.partition)
 
     def is_ours_alone(self, outlet: Outlet) -> bool:
-        """Whether no other client has written to it, as far as we know, nor may: each offset is a
-        record of ours."""
+        """Whether no other client may write to `outlet`, or is known to have written. Then each
+        offset is a record of ours."""
         return outlet.exclusive and self.sole_writer
 
 
 class TreatmentStep(_ControlMessage):
-    """One step of what becomes of a link's records on the way: see relay.treatment."""
+    """One step of a link's treatment of its records: see relay.treatment."""
 
     kind: str
     settings: Mapping[str, Any]
@@ -115,22 +116,23 @@ class TreatmentStep(_ControlMessage):
 
 
 class Clusters(_ControlMessage, tag="clusters"):
-    # What config.transport makes of ClientSettings: with passwords and keys.
+    # ClientSettings in the form of config.transport, with passwords and keys.
     clusters: Mapping[str, dict[str, Any]]
     lease_s: float
     report_interval_s: float
     connections: int
-    in_flight: int | None  # None: as many as the round trip wants
+    in_flight: int | None  # None: the round trip decides
     buffer_bytes: int
-    far_buffer_bytes: int | None = None  # while a source broker is far away; None: as many
+    far_buffer_bytes: int | None = None  # while a source broker is far; None: buffer_bytes
     treatments: Mapping[str, tuple[TreatmentStep, ...]] = {}  # by link
     _hidden: ClassVar = ("clusters",)
 
 
 class Renewed(_ControlMessage, tag="renewed"):
-    """New certificates and passwords, for new connections, and clusters that this lane does not
-    know yet; the form is that of Clusters. `treatments`: all of now; None: as before. `gone`: the
-    keys of clusters that no partition uses any more; a key is never used again."""
+    """New certificates and passwords for new connections, and clusters that this lane does not know
+    yet. The form is that of Clusters. `treatments`: all treatments from now on; None if they do not
+    change. `gone`: the keys of clusters that no partition uses any more; a key is never used
+    again."""
 
     clusters: Mapping[str, dict[str, Any]]
     treatments: Mapping[str, tuple[TreatmentStep, ...]] | None = None
@@ -139,12 +141,12 @@ class Renewed(_ControlMessage, tag="renewed"):
 
 
 class StageSpec(_ControlMessage):
-    """A transform, as a lane needs it. `key` names it and changes with all that decides its
-    results. The workers get from the lane: `secrets`, `registry` (RegistrySettings in JSON's
-    types). `dead_letters`: topic on the source; None: stop. `shortcut`: what treats plain records
-    without Spark, a Shortcut, pickled, in base 64; None: nothing. `late`: its job in Spark begins
-    only with a record that is not plain. `routes`: a pickled Routes in base 64, which says where
-    its records may be led."""
+    """A transform, for a lane. `key` identifies it, and changes with everything that decides its
+    results. `secrets`, `registry` (RegistrySettings in JSON's types): the lane gives them to the
+    workers. `dead_letters`: a topic on the source; None if a refused record stops the partition.
+    `shortcut`: a pickled Shortcut in base 64, which treats plain records without Spark; None if
+    there is none. `late`: its job in Spark begins only with a record that is not plain. `routes`: a
+    pickled Routes in base 64, with the topics and partitions that its records may go to."""
 
     key: str
     name: str
@@ -169,8 +171,8 @@ class StageSpecs(_ControlMessage, tag="stages"):
 
 
 class StageEnded(_ControlMessage, tag="stage-ended"):
-    """An attempt at a stage is over, and is followed by another one. `reason`: why, or '' where its
-    lane hung up. `threw`: its query threw on what it was given."""
+    """An attempt at a stage has ended, and another one follows. `reason`: why, or '' if its lane
+    closed the connection. `threw`: its query raised an error for a record."""
 
     key: str
     attempt: str
@@ -183,7 +185,8 @@ class Assign(_ControlMessage, tag="assign"):
 
 
 class Revoke(_ControlMessage, tag="revoke"):
-    """The lane stops these, waits for their answers, reports them once more with `final` set."""
+    """The lane stops these partitions, waits for their answers, and reports them once more with
+    `final` set."""
 
     keys: tuple[tuple[str, str, int], ...]
 
@@ -193,21 +196,21 @@ class Lease(_ControlMessage, tag="lease"):
 
 
 class Lookup(_ControlMessage, tag="lookup"):
-    """Where did these source offsets of a partition (`key`) go, in the outlet with this producer
-    id? See relay.offset_lookup.Sought. The driver waits for the answer `patience_s` at the most."""
+    """Asks for the target offsets of these source offsets of a partition (`key`), in the outlet
+    with this producer id. See relay.offset_lookup.Sought. The driver waits at most `patience_s`."""
 
     id: int
     key: tuple[str, str, int]
     producer_id: int
     start: Pair  # of the span
-    end: Pair
+    end: Pair  # of the span
     offsets: tuple[int, ...]
     floor: int
     patience_s: float
 
 
 class Rate(_ControlMessage):
-    """What a lane may read of a link's topic, or of all its topics together (`topic` None)."""
+    """How fast a lane may read a topic of a link, or all its topics together (`topic` None)."""
 
     link: str
     topic: str | None
@@ -215,13 +218,13 @@ class Rate(_ControlMessage):
 
 
 class Throttle(_ControlMessage, tag="throttle"):
-    """All limits that hold from now on."""
+    """All limits from now on."""
 
     rates: tuple[Rate, ...]
 
 
 class Drain(_ControlMessage, tag="drain"):
-    """The lane must end, once its responses have arrived."""
+    """The lane must end when its responses have arrived."""
 
 
 class Hello(_ControlMessage, tag="hello"):
@@ -231,8 +234,8 @@ class Hello(_ControlMessage, tag="hello"):
 
 
 class OutletWanted(_ControlMessage):
-    """A transform sends records to a target partition that has no outlet yet. No record from below
-    source offset `offset` goes there. `topic`: as on the source."""
+    """A transform sends records to a target partition that has no outlet yet. No record below
+    source offset `offset` goes there. `topic`: the name on the source."""
 
     topic: str
     partition: int
@@ -240,8 +243,8 @@ class OutletWanted(_ControlMessage):
 
 
 class Trace(_ControlMessage):
-    """For the offset map of an outlet, since the last report. `resumed`: the lowest pair from which
-    a recovery has resumed. `newest`: source and target offset of the newest record."""
+    """The changes for the offset map of an outlet since the last report. `resumed`: the lowest pair
+    from which a recovery has resumed. `newest`: source and target offset of the newest record."""
 
     breaks: tuple[Pair, ...] = ()
     resumed: Pair | None = None
@@ -249,7 +252,7 @@ class Trace(_ControlMessage):
 
 
 class FlowReport(_ControlMessage):
-    """The state of one flow of a lane. Counts are since it was assigned to this lane."""
+    """The state of one flow of a lane. It counts from its assignment to this lane on."""
 
     link: str
     topic: str
@@ -258,13 +261,13 @@ class FlowReport(_ControlMessage):
     position: int  # every source offset below is relayed and acknowledged, or rightly dropped
     leader_epoch: int
     source_end: int  # last stable offset (read_committed) or high watermark; -1 while unknown
-    last_timestamp: int  # ms, of the newest record relayed; -1 while unknown
-    outlets: tuple[Outlet, ...]  # with the newest true pairs
+    last_timestamp: int  # ms, of the newest relayed record; -1 while unknown
+    outlets: tuple[Outlet, ...]  # with the newest pairs
     reason: str | None = None
     first_unmirrored: int = -1  # ms, of the record at `position`; -1 while unknown
     high_watermark: int = -1  # of the source; beyond `source_end` while a transaction is open
     ages: Spread | None = None  # ms, of each batch's newest record when it was fetched
-    latencies: Spread | None = None  # ms, of the same when the target had acknowledged it
+    latencies: Spread | None = None  # ms, of each batch's newest record when it was acknowledged
     records: int = 0
     bytes: int = 0
     recoveries: int = 0
@@ -274,8 +277,8 @@ class FlowReport(_ControlMessage):
     filled: Filled | None = None  # if it preserves offsets
     loss: Loss | None = None  # why it stopped, if source offsets are lost
     final: bool = False
-    settled: bool = False  # with `final`: nothing of ours is on its way any more
-    throttled_s: float = 0.0  # requests may wait at the target this long, by a quota
+    settled: bool = False  # with `final`: no request of the lane can arrive any more
+    throttled_s: float = 0.0  # a quota may delay requests at the target for this long
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -283,9 +286,9 @@ class FlowReport(_ControlMessage):
 
 
 class StageWanted(_ControlMessage):
-    """The lane has partitions that need a stage now, whose workers are to connect to `address`
-    (see transform.sealed). `waiting`: why its schema registry does not answer, while a worker waits
-    for it. `hung`: the attempt that gave no answer in time, and is to be ended for another one."""
+    """The lane has partitions that need a stage now. The stage's workers must connect to `address`
+    (see transform.sealed). `waiting`: why the schema registry does not answer, while a worker waits
+    for it. `hung`: the attempt that gave no answer in time; another attempt must replace it."""
 
     key: str
     address: str
@@ -294,22 +297,23 @@ class StageWanted(_ControlMessage):
 
 
 class LaneReport(_ControlMessage, tag="report"):
-    """Once every `report_interval_s`; `partitions` are those that changed since the last one.
-    `crowded`: the brokers that took fewer connections than there should be. `small_requests`: those
-    that closed connections after large requests, with the most bytes that requests have now."""
+    """A lane sends it once in `report_interval_s`. `partitions` has those that changed since the
+    last report. `crowded`: the brokers that accepted fewer connections than the lane wants.
+    `small_requests`: the brokers that closed connections after large requests, each with its new
+    limit in bytes."""
 
     lane_time: float
     partitions: tuple[FlowReport, ...] = ()
     rss_bytes: int = 0
     cpu_s: float = 0.0
-    stages: tuple[StageWanted, ...] = ()  # all that are wanted now
+    stages: tuple[StageWanted, ...] = ()  # all stages that should run now
     crowded: tuple[str, ...] = ()
     small_requests: tuple[str, ...] = ()
 
 
 class LookedUp(_ControlMessage, tag="looked-up"):
-    """`places`: source offsets with their target offsets, as far as the logs tell. `reason`: why
-    nothing could be looked up now."""
+    """The answer to a Lookup. `places`: source offsets with their target offsets, as far as the
+    logs prove them. `reason`: why nothing could be looked up now."""
 
     id: int
     places: tuple[tuple[int, int], ...] = ()
@@ -341,18 +345,19 @@ def _decoder() -> json.Decoder[ToLane | ToDriver]:
 
 
 def sayable(reason: str) -> str:
-    """`reason` as a message takes it: what is no UTF-8, as of names that came in bytes, as escapes.
-    One partition's reason must not keep its lane from reporting the others."""
+    """`reason` with escapes for all that is not UTF-8, for example in names that came as bytes. A
+    message cannot have such text, and one partition's reason must not prevent the report of the
+    others."""
     return reason.encode(errors="backslashreplace").decode()
 
 
 def encode(message: ToLane | ToDriver) -> bytes:
-    """Raises UnicodeEncodeError where a text in it is no UTF-8; see `sayable`."""
+    """Raises UnicodeEncodeError if a text in the message is not UTF-8; see `sayable`."""
     return json.encode(message)
 
 
 def decode(data: bytes | memoryview) -> ToLane | ToDriver:
-    """Raises ValueError, which quotes no content, for any other value."""
+    """Raises ValueError if `data` is not such a message. The error quotes no content."""
     try:
         return _decoder().decode(data)
     except (ValueError, RecursionError):

@@ -1,13 +1,13 @@
-"""Finds exact target offsets inside a span of an offset map, by counting records in the logs.
+"""Finds exact target offsets inside a span of an offset map: counts records in the logs.
 
 The relayed records from a source offset to the span's end are counted in the source's log, as
-lanes count them. If only the mirror writes to the target, the offset lies that many records before
-the span's end. If others write there as well, it is the offset of the record with that sequence.
-Either way, the record found must equal the source's record; otherwise the offset is left out.
-Compaction may have removed records since they were relayed, and then counts mislead.
+lanes count them. If only the mirror writes to the target, the target offset lies that many records
+before the span's end. If others write there as well, it is the offset of the record with that
+sequence. In both cases the record there must equal the source's record; otherwise the result has no
+such offset: compaction may have removed records since they were relayed, and then counts are wrong.
 
-If a transform lies between the logs, its output is counted. Only a lane can run it
-(relay/lane/lookups.py). All output records of one source record are compared.
+If the partition has a transform, the transform's output is counted. Only a lane can run it
+(relay/lane/helpers.py). All output records of one source record are compared.
 
 Each log is read once, for all offsets of the span.
 """
@@ -36,7 +36,7 @@ from causeway.records import (
 )
 from causeway.wire import codes
 
-# What the relayed batches of a source partition become for one outlet.
+# Makes the batches of one outlet from the relayed batches of a source partition.
 Becomes = Callable[[Iterator[Batch]], Iterator[Batch]]
 
 
@@ -44,7 +44,7 @@ def unchanged(batches: Iterator[Batch]) -> Iterator[Batch]:
     return batches
 
 
-# Target offsets: passing over so many costs less than another request.
+# To read over this number of target offsets costs less than another request.
 _NEAR = 4_096
 
 
@@ -63,14 +63,14 @@ class Sought:
     floor: int = 0
 
     def of(self, offsets: Sequence[int]) -> Sought:
-        """The same for some of the offsets."""
+        """The same look-up for these offsets."""
         return replace(self, offsets=offsets)
 
 
 class _Counted(NamedTuple):
     """The first relayed record from a source offset on. `left`: the number of records from there to
-    the span's end. `digests`: of all output records of the same source record; empty if they need
-    not be compared."""
+    the span's end. `digests`: the digests of all output records of the same source record; empty if
+    they need not be compared."""
 
     left: int
     digests: Sequence[bytes]
@@ -83,9 +83,9 @@ def find(
     go_on: Callable[[], bool] = lambda: True,
     becomes: Becomes = unchanged,
 ) -> dict[int, int]:
-    """The target offset of the first relayed record from each source offset on. Offsets that the
-    logs do not show for certain are missing. Reads the source from the first offset to the end of
-    the span. Ends with an error if `go_on` returns False before a fetch. Raises CausewayError."""
+    """Returns the target offset of the first relayed record from each source offset on. Offsets
+    that the logs do not prove are missing. Reads the source from the first offset to the end of the
+    span. Raises CausewayError, also if `go_on` returns False before a fetch."""
     try:
         counted = _count(sought, source, lambda: _check(go_on, sought.source), becomes)
         return _places(sought, counted, target, lambda: _check(go_on, sought.target))
@@ -98,8 +98,8 @@ def find(
 def find_start(
     sought: Sought, target: Cluster, go_on: Callable[[], bool] = lambda: True
 ) -> dict[int, int]:
-    """As `find`, if no offset lies behind the span's start. The sequence at the start identifies
-    the record, so the source is not read."""
+    """Does the same as `find` if no offset lies behind the span's start. The sequence at the start
+    identifies the record, so the source is not read."""
     counted = {offset: _Counted(sought.span.records, ()) for offset in sought.offsets}
     return _places(sought, counted, target, lambda: _check(go_on, sought.target))
 
@@ -111,9 +111,9 @@ def first_of(
     start: int,
     end: int,
 ) -> dict[int, int]:
-    """By producer id, the target offset of its first record in `start` to `end` - 1 that has the
-    sequence in `sequences` or a later one. Producers without such a record are missing. Raises
-    CausewayError."""
+    """Returns, by producer id, the target offset of the producer's first record in `start` to
+    `end` - 1 with the sequence in `sequences` or a later one. Producers without such a record are
+    missing. Raises CausewayError."""
     found: dict[int, int] = {}
     for raw in log_reader.raw_batches(target, at, start, end):
         batch = BatchHeader.of(raw)
@@ -123,7 +123,7 @@ def first_of(
         ahead = distance(batch.sequence, wanted)
         if ahead <= batch.last_delta:
             found[batch.producer_id] = batch.base + ahead
-        elif ahead >= SEQUENCE_SPACE // 2:  # it comes after
+        elif ahead >= SEQUENCE_SPACE // 2:  # the batch comes after that sequence
             found[batch.producer_id] = batch.base
     return found
 
@@ -131,10 +131,10 @@ def first_of(
 def _count(
     sought: Sought, source: Cluster, check: Callable[[], None], becomes: Becomes
 ) -> dict[int, _Counted | None]:
-    """By offset; None if no relayed record comes before the span's end."""
+    """Returns the record from each offset on; None if there is none before the span's end."""
     end = sought.span.end.source
     waiting = deque(sought.offsets)
-    begun: dict[int, tuple[int, Sequence[bytes]]] = {}  # how many records come before it
+    begun: dict[int, tuple[int, Sequence[bytes]]] = {}  # the number of records before, and digests
     count = 0
     relayed = log_reader.relayed(
         source,
@@ -164,7 +164,7 @@ def _places(
     target: Cluster,
     check: Callable[[], None],
 ) -> dict[int, int]:
-    """The target offset of each. Source offsets ascend, and so do target offsets."""
+    """Returns the target offset of each record. Source offsets ascend, and so do target offsets."""
     span = sought.span
     found: dict[int, int] = {}
     batches: Iterator[tuple[BatchHeader, memoryview]] | None = None
@@ -187,7 +187,7 @@ def _places(
             batch is not None
             and batch.last_delta < distance(batch.sequence, sequence) < SEQUENCE_SPACE // 2
         ):
-            batch, raw = next(batches, (None, raw))  # it comes before
+            batch, raw = next(batches, (None, raw))  # the batch comes before the record
         if batch is None or distance(batch.sequence, sequence) > batch.last_delta:
             continue
         if decoded[0] is not batch:
@@ -211,7 +211,8 @@ def _written(
 
 
 def _digest(record: Record) -> bytes:
-    """A digest of the content that equal records share. Many are kept, and records may be large."""
+    """A digest of the content by which records are compared. Records may be large, and many digests
+    are kept."""
     return hashlib.blake2b(repr(content_of(record)).encode(), digest_size=16).digest()
 
 

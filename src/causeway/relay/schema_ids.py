@@ -3,9 +3,8 @@
     0 | id, 4 bytes | data                  key or value: the id is rewritten
     header __value_schema_id: id or GUID    the header is
 
-An id on the target is what the target's registry calls the same schema, for ever (see
-causeway.schemas.link): so what becomes of a record follows from it, on every lane and after
-any crash. What looks otherwise passes as it is.
+The target's registry never changes the id of a schema (see causeway.schemas.link). So each lane
+gives a record the same new id, also after a crash. Data in another form passes unchanged.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ class SchemaIds:
         self._mine = threading.local()
 
     def treat(self, topics: Topics, records: Sequence[Record]) -> Records:
-        """What a batch lacks is noted together, so that it is asked for together."""
+        """Notes all missing ids of a batch before it raises, so they are asked for together."""
         self._mine.lacking = None
-        met: dict[tuple[str, int | str], int] = {}  # and at which offset first
+        met: dict[tuple[str, int | str], int] = {}  # the ids, each with its first offset
         for record in records:
             for part, found in self._found(record):
                 met.setdefault((part, found.name), record.offset)
@@ -76,8 +75,8 @@ class SchemaIds:
         return [self._written(record, names) for record in records] if names else records
 
     def prepare(self) -> None:
-        """Other flows may wait for the same call. An unknown schema must not delay them, so only
-        the thread that asked for it gets the error."""
+        """Asks the registries for missing ids. Other flows may wait for the same call. An unknown
+        schema must not delay them, so only the thread that asked for it gets the error."""
         lacking: tuple[IdLookup, int] | None = getattr(self._mine, "lacking", None)
         self._mine.lacking = None
         self._ids.find_out()
@@ -117,5 +116,5 @@ class SchemaIds:
 
 
 def _told(kind: type[_E], asked: IdLookup, offset: int, reason: str) -> _E:
-    """Without the id: what looks like one may be a part of the record."""
+    """The error does not show the id: the bytes may be other content of the record."""
     return kind(_OPERATION, f"the {asked.part} at offset {offset} of {asked.source}", reason)

@@ -2,32 +2,33 @@
 
     source log ─► keep ─► treat ─► by key, or the stage of a transform ─► outlets
 
-The relayed series is then a function of the source's log and of the treatment. So that lanes and
-recovery number the same records alike, a treatment is pure: its result depends on the record and
-the settings alone, on every machine and at any time. A partition's claim holds all that decides
-(`decides` in TreatmentSettings): another treatment gets a claim of its own. One record becomes one
-or none; it keeps its timestamp and its place.
+The relayed series is then a function of the source's log and of the treatment. Lanes and recovery
+must number the same records alike, so a treatment is pure: on each machine and at any time, its
+result depends only on the record and the settings. A partition's claim has all settings that decide
+(`decides` in TreatmentSettings), so another treatment gets its own claim. One record becomes one
+record or none; it keeps its timestamp and its place.
 
-For a link without a treatment nothing here runs.
+A link without a treatment runs none of this code.
 
-It names the source of a record in its headers, leaves out records by their headers, or translates
-schema ids (schema_ids.py).
+A treatment names the source of a record in its headers, leaves out records by their headers, or
+translates schema ids (schema_ids.py).
 
-    provenance     a header names the source; what has been on the target is left out, or (`local`)
-                   all that has been mirrored before
+    provenance     a header names the source. Records that have been on the target are left out, or
+                   (`local`) all records that have been mirrored before
     skip-header    records with a header of that name are left out: they are on both sides
 
     written on A ─► B: A/orders ─► C: A/orders, B/orders        left out on the way to A or B
 
-The first of these headers names the cluster that a record was written on; the others, in their
-order, those that it has come through. The first alone would stop what goes round through the
-cluster where it was written, but not what goes to and fro between two others.
+The first of these headers names the cluster on which a record was written. The others name the
+clusters that it has come through, in order. The first header alone would stop a record that comes
+back to the cluster on which it was written, but not a record that goes back and forth between two
+other clusters.
 
-Next to the cluster is the topic that the mirror has written to. Programs that hand on a record's
-headers, such as Kafka Streams, write them to other topics: there they tell of another record.
+Each header also names the topic that the mirror has written to. Programs such as Kafka Streams copy
+a record's headers to records in other topics. There the headers belong to another record.
 
 A `Series` gives the records of a source partition as each of its outlets gets them. Without a
-treatment or a transform they stay what they are.
+treatment or a transform the records stay the same.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ ORIGIN = "causeway.origin"
 
 
 class TreatmentNotReadyError(CausewayError):
-    """`treat` cannot tell yet what becomes of a record: `prepare` has to find out first. The
-    partition waits, says so, and is tried again."""
+    """`treat` cannot treat a record before `prepare` has found out something. The partition shows
+    that it waits, and is tried again."""
 
 
 class Topics(NamedTuple):
-    """A topic's name on the source, and its mirror's on the target."""
+    """A topic's name on the source, and the name of its mirror on the target."""
 
     source: str
     target: str
@@ -73,23 +74,24 @@ class Treatment(Protocol):
     """One object serves all partitions of a link on a lane, from several threads."""
 
     def treat(self, topics: Topics, records: Sequence[Record]) -> Records:
-        """What becomes of each of `records`, in their order and number: the same object where it
-        stays as it is, None where it is left out, else a `Changed`. `topics`: where they
-        come from and go to.
+        """Returns the result for each of `records`, in their order: the same object if the record
+        does not change, None if it is left out, otherwise a `Changed`. `topics`: the topics that
+        the records come from and go to.
 
-        Quick, and never blocks: a lane's loop waits for it. Raises TreatmentNotReadyError;
-        DivergedError for a batch that a person must decide on, which stops the partition."""
+        It is quick and never blocks, because a lane's loop waits for it. Raises
+        TreatmentNotReadyError. Raises DivergedError, which stops the partition, for a batch that a
+        person must decide on."""
         ...
 
     def prepare(self) -> None:
-        """Finds out what `treat` lacked when it raised TreatmentNotReadyError. May block: it runs
-        in a helper's thread. Raises CausewayError if that is not available now: the partition shows
-        the error, and is tried again after a while."""
+        """Finds out what `treat` needed when it raised TreatmentNotReadyError. It may block: it
+        runs in a helper's thread. Raises CausewayError if that is not possible now: the partition
+        shows the error, and is tried again after a while."""
         ...
 
 
 class Changed(NamedTuple):
-    """A record with other bytes than the source's. `offset`, `timestamp`: the source's."""
+    """A record with other bytes than on the source. `offset`, `timestamp`: the same as there."""
 
     offset: int
     timestamp: int | None
@@ -104,7 +106,7 @@ def topics_of(assignment: Assignment) -> Topics:
 
 
 def treatment_of(steps: Sequence[TreatmentStep]) -> Treatment:
-    """Raises CausewayError for one that this version does not know, or whose settings are wrong."""
+    """Raises CausewayError for a step that this version does not know, or with wrong settings."""
     made = [_step(step) for step in steps]
     return made[0] if len(made) == 1 else _Several(made)
 
@@ -118,7 +120,7 @@ def _step(step: TreatmentStep) -> Treatment:
             local = settings.get("local", False)
             return Provenance(settings["source"], settings["target"], local=local)
         case "schema-ids":
-            # It loads an HTTP client, and imports this module.
+            # That module loads an HTTP client, and imports this module.
             made: Treatment = import_module("causeway.relay.schema_ids").build(settings)
             return made
         case _:
@@ -126,7 +128,7 @@ def _step(step: TreatmentStep) -> Treatment:
 
 
 class _Several:
-    """One after the other."""
+    """Several treatments, one after the other."""
 
     def __init__(self, steps: Sequence[Treatment]) -> None:
         self._steps = steps
@@ -147,7 +149,7 @@ def _treat_left(step: Treatment, topics: Topics, records: Records) -> Records:
 
 def treat_batch(batch: Batch, treatment: Treatment, topics: Topics) -> Batch | None:
     """The treated batch: `batch` itself if nothing changes, None if no record is left.
-    Raises CausewayError, TooLargeError where it takes too much room unpacked."""
+    Raises CausewayError; TooLargeError if the batch takes too much memory unpacked."""
     before = records_of(batch)
     after = treatment.treat(topics, before)
     if all(one is other for one, other in zip(before, after, strict=True)):
@@ -162,7 +164,7 @@ def treat_batch(batch: Batch, treatment: Treatment, topics: Topics) -> Batch | N
 
 
 def steps_become(steps: Sequence[TreatmentStep], topics: Topics) -> Becomes:
-    """What `steps`, which need no `prepare`, make of relayed batches."""
+    """Returns a function that applies `steps` to relayed batches. No step may need `prepare`."""
     if not steps:
         return unchanged
     treatment = treatment_of(steps)
@@ -175,8 +177,9 @@ def steps_become(steps: Sequence[TreatmentStep], topics: Topics) -> Becomes:
 
 
 def treat_kept(kept: Kept, treatment: Treatment, topics: Topics) -> Kept:
-    """As `source.keep`, it leaves to the next fetch what follows once UNPACKED_BYTES have been
-    unpacked, and what cannot be treated, where something before it could. Raises CausewayError."""
+    """Treats the `kept` batches. Once UNPACKED_BYTES have been unpacked, it leaves the next batches
+    to the next fetch, as `keep` does. So is a batch left that cannot be treated, if something
+    before it could. Raises CausewayError."""
     treated: list[Batch] = []
     most_unpacked = unpacked_total() + UNPACKED_BYTES
     for number, batch in enumerate(kept.batches):
@@ -195,20 +198,21 @@ def treat_kept(kept: Kept, treatment: Treatment, topics: Topics) -> Kept:
 
 
 class Treatments:
-    """A lane's, by link, made as they are needed. Not thread-safe."""
+    """The treatments of a lane by link, made when they are needed. Not thread-safe."""
 
     def __init__(self, steps: Mapping[str, Sequence[TreatmentStep]]) -> None:
         self._steps = steps
         self._made: dict[str, Treatment] = {}
 
     def renew(self, steps: Mapping[str, Sequence[TreatmentStep]]) -> None:
-        """Uses `steps` for what is asked for from now on."""
+        """Uses `steps` for each treatment that `get` returns from now on."""
         before, self._steps = self._steps, steps
         for link in [each for each in self._made if steps.get(each) != before.get(each)]:
             del self._made[link]
 
     def get(self, link: str) -> Treatment:
-        """Raises CausewayError, also if the link has none: the partition's claim has one."""
+        """Raises CausewayError, also if the link has no treatment: the partition's claim has
+        one."""
         if link not in self._made:
             if not (steps := self._steps.get(link)):
                 raise CausewayError("treat the records of", link, "this lane knows no treatment")
@@ -218,7 +222,7 @@ class Treatments:
 
 class _Ready:
     def prepare(self) -> None:
-        """It lacks nothing."""
+        """Does nothing: `treat` needs no preparation."""
 
 
 class SkipHeader(_Ready):
@@ -234,7 +238,8 @@ class SkipHeader(_Ready):
 
 
 class Provenance(_Ready):
-    """`source`, `target`: their aliases. `local`: of what was written on the source alone."""
+    """`source`, `target`: the aliases of the clusters. `local`: relay only records that were
+    written on the source."""
 
     def __init__(self, source: str, target: str, *, local: bool = False) -> None:
         self._source, self._target, self._local = source, target, local
@@ -267,7 +272,7 @@ def _value(alias: str, topic: str) -> bytes:
 
 
 def _renamed(header: Header, topics: Topics) -> Header:
-    """What an earlier mirror has said of the record counts on the target under its name there."""
+    """The header of an earlier mirror, with the topic's name on the target."""
     name, value = header
     if name == ORIGIN and value is not None:
         alias, _, topic = value.partition(b"/")
@@ -276,32 +281,33 @@ def _renamed(header: Header, topics: Topics) -> Header:
     return header
 
 
-# Of batches as they are relayed: the part of each outlet, None where it gets nothing. All that one
-# source record becomes for an outlet is in one part. Ends before a record that is refused.
+# Takes batches as they are relayed, and yields the part of each outlet, None if an outlet gets
+# nothing. All records that one source record becomes for an outlet are in one part. It ends before
+# a record that is refused.
 Series = Callable[[Assignment, Iterator[Batch]], Iterator[Sequence[Batch | None]]]
 
 
 def gone(assignment: Assignment, batches: Iterator[Batch]) -> Iterator[Sequence[Batch | None]]:
-    """Of a transform that is no more: raises DivergedError where anybody has to know."""
+    """The series of a transform that no longer exists. Raises DivergedError when it is needed."""
     raise DivergedError(
         "resume",
         f"{assignment.link} {assignment.source_partition}",
-        "what an earlier transform has made of its records cannot be made again",
+        "the output of an earlier transform for its records cannot be made again",
     )
 
 
 def as_relayed(
     assignment: Assignment, batches: Iterator[Batch]
 ) -> Iterator[Sequence[Batch | None]]:
-    """Byte for byte, to the only outlet, or by key."""
+    """The batches byte for byte if there is one outlet, otherwise shared out by key."""
     if len(assignment.outlets) == 1:
         return ([batch] for batch in batches)
     return (shares(batch, assignment) for batch in batches)
 
 
 def treated(treatment: Treatment, series: Series) -> Series:
-    """`series` of what `treatment` leaves, for a helper's thread: blocks where the treatment has to
-    find something out."""
+    """`series` of the treated records. It blocks if the treatment has to prepare, so a helper's
+    thread uses it."""
 
     def both(assignment: Assignment, batches: Iterator[Batch]) -> Iterator[Sequence[Batch | None]]:
         topics = topics_of(assignment)
@@ -319,15 +325,15 @@ def _prepared(batch: Batch, treatment: Treatment, topics: Topics) -> Batch | Non
             treatment.prepare()
 
 
-KEYLESS_RUN = 128  # source offsets without a key that stay together, so that batches stay large
+KEYLESS_RUN = 128  # neighbouring source offsets without a key stay together: batches stay large
 
 
 def shares(batch: Batch, assignment: Assignment) -> list[Batch | None]:
     """The records for each of the assignment's outlets, as batches in the same codec.
 
-    Below `keys_from` all go to the outlet of the partition's number. From there on each record's
-    key decides by the hash of Java's default partitioner; where there is no key, the source offset
-    does, so that each lane sends the record to the same place.
+    All records below `keys_from` go to the outlet of the partition's number. From `keys_from` on,
+    the key decides by the hash of Java's default partitioner. Without a key, the source offset
+    decides, so each lane sends the record to the same outlet.
     """
     count, keys_from = len(assignment.outlets), assignment.keys_from
     if batch.source_offset(batch.records - 1) < keys_from:

@@ -195,7 +195,7 @@ def test_old_records_in_the_place_of_others(then: int) -> None:
     if then:
         new = [Rec(offset=9 + i, value=b"%d" % (9 + i)) for i in range(then)]
         log.append(new, producer_id=OURS, epoch=0, sequence=9)
-    assert "not what was sent" in refused(world, {0: Pair(source=6, target=6, sequence=6)})
+    assert "not the records that were" in refused(world, {0: Pair(source=6, target=6, sequence=6)})
 
 
 def test_recovery_finds_doubled_records_among_those_of_others() -> None:
@@ -330,7 +330,7 @@ def test_what_the_log_and_its_offsets_do_not_tell_the_broker_may_remember(
     answer = world.recover(START)
 
     if sequence is None:
-        assert "how much of that was ours" in str(answer)
+        assert "how many of them were ours" in str(answer)
     else:
         (found,) = resumed(answer).outlets
         assert found.pair == Pair(source=7, target=8, sequence=7)
@@ -455,7 +455,7 @@ def test_nothing_is_copied_again_where_the_source_compacts_and_deletes() -> None
     world.source = Log()
     world.source.append([Rec(offset=i, value=b"%d" % i) for i in (7, 8)], 9)
     world.source.start = 5
-    assert "is not in what remains" in refused(world)
+    assert "is not among the remaining ones" in refused(world)
 
 
 def test_a_target_that_lost_records_of_a_compacted_source() -> None:

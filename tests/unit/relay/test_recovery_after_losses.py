@@ -133,7 +133,7 @@ def test_a_pair_is_not_lowered_over_records_of_ours(others: bool, remembered: bo
         world.remembered = {0: {OURS: 104}}
     pairs = {0: Pair(source=100, target=100, sequence=100)}
 
-    assert "sequence 100 lies where 40 should" in refused(world, pairs, unsettled=True)
+    assert "sequence 100 is in the place of sequence 40" in refused(world, pairs, unsettled=True)
 
 
 @pytest.mark.parametrize("remembered", [False, True])
@@ -160,7 +160,7 @@ def test_nor_where_the_log_ends_at_the_pair_again(remembered: bool) -> None:
         world.remembered = {0: {OURS: 159}}
     pairs = {0: Pair(source=100, target=100, sequence=100)}
 
-    assert "sequence 100 lies where 40 should" in refused(world, pairs, unsettled=True)
+    assert "sequence 100 is in the place of sequence 40" in refused(world, pairs, unsettled=True)
 
 
 def test_a_hole_below_the_pair_is_not_filled_up_behind_it() -> None:
@@ -169,7 +169,7 @@ def test_a_hole_below_the_pair_is_not_filled_up_behind_it() -> None:
     _send(world, 60, 20)
     pairs = {0: Pair(source=100, target=100, sequence=100)}
 
-    assert "sequence 60 lies where 40 should" in refused(world, pairs, unsettled=True)
+    assert "sequence 60 is in the place of sequence 40" in refused(world, pairs, unsettled=True)
 
 
 @pytest.mark.parametrize("sent", [3, 8, 20], ids=["below the claim", "up to it", "past it"])

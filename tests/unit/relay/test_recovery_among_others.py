@@ -102,7 +102,7 @@ def test_what_retention_left_of_others_counts_for_nothing(remembered: int | None
     answer = world.recover({0: Pair(source=7, target=7, sequence=7)})
 
     if remembered is None:
-        assert "how much of that was ours" in str(answer)
+        assert "how many of them were ours" in str(answer)
     else:
         assert resumed(answer).outlets[0].pair == Pair(source=7, target=12, sequence=7)
 
@@ -149,7 +149,7 @@ def test_recovery_finds_missing_records_among_those_of_others(compacted: bool) -
     if compacted:
         assert resumed(world.recover(START)).outlets[0].pair.source == 9
     else:
-        assert "sequence 6 lies where 4 should" in refused(world)
+        assert "sequence 6 is in the place of sequence 4" in refused(world)
 
 
 def test_what_the_target_deleted_of_others_is_nothing_of_ours() -> None:

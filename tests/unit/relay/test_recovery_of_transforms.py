@@ -136,7 +136,7 @@ def test_some_of_what_one_record_became_is_not_taken_for_all_of_it() -> None:
         exclusive=True,
         transform=drops_and_doubles,
     )
-    assert "only some of what" in refused(world, START)
+    assert "only some of the records" in refused(world, START)
 
 
 def test_what_a_predecessor_dropped_for_ever_is_walked_once() -> None:

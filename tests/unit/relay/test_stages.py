@@ -266,7 +266,7 @@ def test_a_caller_that_waits_for_a_closed_stage_gets_an_error(loop: Loop) -> Non
 
 
 def test_an_unknown_stage_is_an_error(loop: Loop) -> None:
-    with pytest.raises(CausewayError, match="has not told"):
+    with pytest.raises(CausewayError, match="has not described"):
         loop.stages.get("A->B/other@1")
 
 

@@ -205,7 +205,7 @@ class DirectWorker:
             else:
                 client.answered(frame._replace(number=number))
         else:
-            raise ValueError("a worker said what it is not to say")  # noqa: TRY004
+            raise ValueError("a worker sent a message that it must not send")  # noqa: TRY004
 
     def _pump(self) -> None:
         while self._greeted and self._connection is not None:

@@ -106,7 +106,7 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         raise NeedsRecovery(str(error), damage=damage) from error
     except Exception as error:
         # An unforeseen error of a codec fails this partition, not the whole lane.
-        reason = f"what was fetched at {flow.position} cannot be read: {error!r}"
+        reason = f"the records at offset {flow.position} cannot be read: {error!r}"
         damage = Damage(flow.position, reason) if flow.idle else None
         raise NeedsRecovery(reason, damage=damage) from error
     flow.position = kept.position
@@ -193,8 +193,8 @@ def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now
     if outlet.idempotent:
         if expected not in (base_offset, UNKNOWN):
             raise NeedsRecovery(
-                f"the target gave offset {base_offset} where {expected} "
-                "was due: another client writes to it",
+                f"the target gave offset {base_offset} instead of {expected}: another client "
+                "writes to it",
                 unsettled=True,
             )
         if base_offset < outlet.pair.target:

@@ -1,18 +1,18 @@
 """The lane's side of a stage: a listener to which the stage's workers connect.
 
-    the driver sees the stage wanted ─► launches it ─► both its workers greet ─► chunks, outcomes
+    the lane reports the stage ─► the driver launches it ─► both workers greet ─► chunks, outcomes
 
-A stage that dies is launched again by the driver; until its workers greet, chunks wait.
+If a stage dies, the driver launches it again. Chunks wait until the new workers have greeted.
 
-Where a transform has a shortcut its chunks go to the lane's direct worker at first (direct.py), and
-to the stage from when that works. A stage that is to begin `late` is wanted only once a chunk
-needed Spark, and until none has for a while:
+If a transform has a shortcut, its chunks first go to the lane's direct worker (direct.py), and to
+the stage when the stage works. A stage that begins `late` runs only after a chunk needed Spark, and
+ends when no chunk has needed Spark for a while:
 
     direct ── the stage works, or a chunk needs Spark ──► by Spark
        ▲                                                     │
        └────────── late, and not needed for long ◄───────────┘
 
-An attempt that gives no answer in time is given up. Second stages: see stages.py.
+An attempt that gives no answer in time is given up. stages.py describes second stages.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from causeway.transform import (
 )
 
 GREETING_S = 10.0
-STALLED_S = 2.0  # between two turns, which are a quarter of a second apart
-CALL_S = 120.0  # without any answer, be it to others who were first
-# After so long without a stage that works its partitions are shown as failed, and hold up no
-# bounded run: where stages start and end again, and where none starts.
+STALLED_S = 2.0  # so much time between two turns means that the machine stood still
+CALL_S = 120.0  # a call gives up after this time without any answer of the stage
+# If no stage has worked for this time, its partitions are shown as failed, and hold up no bounded
+# run: ENDING_S if stages start and end again, STARTING_S if no stage starts.
 ENDING_S, STARTING_S = 60.0, 240.0
 UNSENT_BYTES = 4 * 1024 * 1024
-# A stage that is not late begins behind the first records, or so long after its lane: its start
-# takes the CPU that they need.
+# A stage that is not late begins after the first records, or this long after its lane: its start
+# takes CPU that the first records need.
 SOON_S = 10.0
-# Until a stage that is not needed ends; twice as long each time that it had to begin again.
+# The least and the most time before a stage that is not needed ends. It doubles with each start.
 LINGERS_S = (600.0, 6 * 3600.0)
-_PROBE = 0  # no chunk of ours has that number
+_PROBE = 0  # real chunks have other numbers
 
 
 class Stage:
-    """One transform's stage, as this lane sees it. Not thread-safe but for `call`."""
+    """One transform's stage, as this lane sees it. Only `call` is thread-safe."""
 
     def __init__(
         self,
@@ -72,28 +72,28 @@ class Stage:
         *,
         on_hung: Callable[[object], None] | None = None,
     ) -> None:
-        """`on_hung` gets the owner of a work that the stage gave no answer to."""
+        """`on_hung` gets the owner of a work for which the stage gave no answer."""
         self.spec = spec
         self.address = address
-        self.hung: str | None = None  # the attempt that was given up, until there is another one
+        self.hung: str | None = None  # the attempt that was given up, until the next one begins
         self._on_hung = on_hung
-        self.waiting: str | None = None  # what its registry lacks, while a worker waits for it
+        self.waiting: str | None = None  # why a worker waits for the schema registry
         self._listener = listener
         self._secret = secret
         self._helpers = helpers
         self._selector = selector
         self.chunks = ChunkQueue()
         self._strangers: dict[SealedConnection, float] = {}
-        self._ends: dict[str, SealedConnection] = {}  # by what they are: "source", "sink"
-        self._attempt = self._lost = ""  # the one that is there, and the last one that was
+        self._ends: dict[str, SealedConnection] = {}  # the workers: "source", "sink"
+        self._attempt = self._lost = ""  # the current attempt, and the last one that was lost
         self._connections: set[SealedConnection] = set()
         self._made_at = self.ready_at = time.monotonic()
         self._direct = direct
-        self._by_spark = spec.shortcut is None or not direct.works  # chunks go there now
-        self._needed_at = self._made_at  # Spark, by some record
+        self._by_spark = spec.shortcut is None or not direct.works  # chunks go to Spark now
+        self._needed_at = self._made_at  # when a record last needed Spark
         self._lingers_s = LINGERS_S[0]
         self._turned_at = self._made_at
-        self._why = ""  # the last one ended, while none works
+        self._why = ""  # why the last attempt ended, while none works
         self.answered_at = 0.0  # monotonic
         self._calls: set[Future[list[WorkResult]]] = set()
         self._closed = False
@@ -103,14 +103,14 @@ class Stage:
 
     @property
     def ready(self) -> bool:
-        """Whether chunks go through now, as far as we have seen."""
+        """Whether the stage, or the direct worker, has shown that it treats chunks now."""
         if not self._by_spark:
             return self._direct.ready
         return self._complete and self.chunks.works and self.waiting is None
 
     @property
     def wanted(self) -> bool:
-        """Whether its job is to run."""
+        """Whether the stage's job should run."""
         if self._by_spark:
             return True
         begun = self.answered_at > 0.0 or time.monotonic() > self._made_at + SOON_S
@@ -121,7 +121,8 @@ class Stage:
         return len(self._ends) == 2
 
     def trouble(self, now: float) -> str | None:
-        """Why nothing has gone through it for long; None where it works, or may soon."""
+        """Why the stage has answered nothing for a long time; None if it works, or may work
+        soon."""
         waited = now - self.ready_at
         if self._why and waited > ENDING_S:
             return f"its stage ends again and again: {self._why}"
@@ -149,7 +150,7 @@ class Stage:
         self._pump()
 
     def suspect(self, works: Sequence[Work]) -> None:
-        """Takes these works; another stage hung on the first of them."""
+        """Takes these works. Another stage hung on the first one."""
         self.chunks.suspect(works)
         self._pump()
 
@@ -158,13 +159,14 @@ class Stage:
         return self.chunks.has(owner)
 
     def cancel(self, owner: object) -> None:
-        """Forget what `owner` has submitted."""
+        """Forgets the works of `owner`."""
         self.chunks.cancel(owner)
 
     def call(
         self, topic: str, partition: int, next: int, batches: Sequence[Batch]
     ) -> Sequence[WorkResult]:
-        """What becomes of `batches`, for a helper's thread: blocks. Raises CausewayError."""
+        """Runs `batches` through the stage. It blocks, so a helper's thread calls it. Raises
+        CausewayError."""
         future: Future[list[WorkResult]] = Future()
         pieces: list[WorkResult] = []
 
@@ -196,14 +198,14 @@ class Stage:
         return CausewayError("transform", self.spec.name, cause, retriable=True)
 
     def turn(self, now: float) -> None:
-        """What is due: chunks to send, workers that have not greeted, answers that don't come."""
+        """Sends chunks, drops connections that have not greeted, gives up a stage that hangs."""
         for stranger, since in list(self._strangers.items()):
             if now - since > GREETING_S:
                 self._drop(stranger)
         if self.ready:
             self.ready_at, self._why = now, ""
         missed, self._turned_at = now - self._turned_at, now
-        if missed > STALLED_S:  # the machine did nothing: no record is to blame
+        if missed > STALLED_S:  # the machine stood still: no record caused that
             self.chunks.excuse(missed)
         if self._by_spark and self.chunks.overdue(now):
             self.hung = self._attempt
@@ -216,13 +218,13 @@ class Stage:
             connection.poll(self._selector)
 
     def turn_second(self, now: float) -> None:
-        """The same for the second stage of the transform."""
+        """Does the same for the second stage of the transform."""
 
     def ended(self, attempt: str, reason: str, *, threw: bool) -> None:
-        """The driver's word on an attempt: its job is over, and why; whether it threw, or died of
-        something else."""
+        """The driver says that the job of `attempt` has ended, and why. `threw`: its query raised
+        an error; otherwise there was another cause."""
         if attempt == self._attempt:
-            self._lose()  # its machine may be gone, and its sockets say nothing
+            self._lose()  # if its machine is gone, its sockets do not show it
         if attempt == self._lost:
             self.chunks.judged(threw=threw)
         self._why = reason or self._why
@@ -241,7 +243,7 @@ class Stage:
     # -- the direct worker ------------------------------------------------------------------------
 
     def next_chunk(self) -> Chunk | None:
-        self.chunks.works = True  # the direct worker does
+        self.chunks.works = True  # the direct worker works
         return next(self.chunks.to_send(), None)
 
     def answered(self, outcome: ChunkOutcome) -> None:
@@ -252,7 +254,7 @@ class Stage:
         self.chunks.elsewhere(works=False)
 
     def to_spark(self, *, works: bool = False) -> None:
-        """`works`: the stage has shown that it does."""
+        """Sends the chunks to Spark from now on. `works`: the stage has shown that it works."""
         self._direct.leave(self)
         self._by_spark = True
         self._needed_at = self.ready_at = time.monotonic()
@@ -290,7 +292,7 @@ class Stage:
 
     def _on_connection(self, connection: SealedConnection, mask: int) -> None:
         if connection not in self._connections:
-            return  # dropped in this very turn
+            return  # dropped in this turn
         try:
             if mask & selectors.EVENT_WRITE:
                 connection.flush()
@@ -320,7 +322,7 @@ class Stage:
             self.chunks.lives()
             self.waiting = frame.reason
         else:
-            raise ValueError("a worker said what it is not to say")
+            raise ValueError("a worker sent a message that it must not send")
 
     def _greet(self, connection: SealedConnection, frame: Frame) -> None:
         if not isinstance(frame, Greeting) or frame.stage != self.spec.key:
@@ -369,7 +371,7 @@ class Stage:
         if "source" in ends and ends["source"].unsent and (how != "hung" or self.chunks.alone):
             how = "gone"
         self._lost, self._attempt, self.waiting = self._attempt, "", None
-        for end in ends.values():  # what it still said
+        for end in ends.values():  # the last outcomes may have arrived
             with contextlib.suppress(ConnectionError, ValueError):
                 for frame in end.receive():
                     if isinstance(frame, ChunkOutcome) and frame.number != _PROBE:

@@ -1,14 +1,14 @@
 """A lane's stages, one for each transform of its flows, and their direct worker.
 
-A transform gets a second stage for partitions on whose records the first one gave no answer:
+A transform gets a second stage for partitions whose records the first stage did not answer:
 
     first stage ── no answer in time ──► all works of the first owner ──► second stage
       ▲                                                                     │
-      └── the owner has nothing there, and hung nothing there for PROBATION_S ◄┘
+      └── the owner has no work there, and caused no hang for PROBATION_S ◄─┘
 
 So the search for the record holds up no other partition: a new attempt of the first stage treats
-them. A cluster may have a core for only one of the two stages. Then the second one ends, and the
-first one treats all partitions for a while.
+the others. A cluster may have a core for only one of the two stages. Then the second stage ends,
+and the first one treats all partitions for a while.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ from causeway.relay.messages import Assignment, StageEnded, StageSpec, StageWant
 from causeway.relay.treatment import Series, as_relayed, treated
 from causeway.transform import OutletBatch, path_of
 
-PROBATION_S = 600.0  # after a slow record, others like it may follow
-LINGERS_S = 60.0  # before a second stage ends that no partition needs
-SPARE_S = 120.0  # within which both stages must be ready
+PROBATION_S = 600.0  # after a slow record, similar records may follow
+LINGERS_S = 60.0  # after this time a second stage ends that no partition needs
+SPARE_S = 120.0  # both stages must be ready within this time
 
 
 class FirstStage(Stage):
-    """A stage that hands over to a second one the owners that it hangs on. `make_second` makes that
-    stage, which reports the owner of a work that it hung on."""
+    """A stage that moves an owner to a second stage if it hangs on a work of that owner.
+    `make_second` makes the second stage. Its argument is called with the owner of a work on which
+    the second stage hung."""
 
     def __init__(
         self, *given: Any, make_second: Callable[[Callable[[object], None]], Stage]
     ) -> None:
         self._make_second = make_second
-        self._without_until = 0.0  # monotonic: there is no core for a second stage
-        self.second: Stage | None = None  # while it is needed
-        self._owners: dict[object, float] = {}  # until when they stay there, monotonic
+        self._without_until = 0.0  # monotonic: until then there is no core for a second stage
+        self.second: Stage | None = None  # set while it is needed
+        self._owners: dict[object, float] = {}  # each stays in the second stage until (monotonic)
         self._second_needed_at = 0.0
         super().__init__(*given)
 
@@ -125,9 +126,9 @@ OnHung = Callable[[object], None]
 
 
 class LaneStages:
-    """All of a lane's, made as flows need them. `here`: its machine's address, as the driver's
-    machine knows it. Where they are one machine the listeners are Unix sockets, on Linux ones that
-    leave no file."""
+    """All stages of a lane. A stage is made when a flow needs it. `here`: the address of the lane's
+    machine, as the driver's machine sees it. If both are the same machine, and it runs Linux, the
+    listeners are abstract Unix sockets, which leave no file."""
 
     def __init__(
         self, here: str, secret: str, helpers: Helpers, selector: selectors.BaseSelector
@@ -147,12 +148,12 @@ class LaneStages:
         """Raises CausewayError if the driver has not announced this stage."""
         if key not in self._stages:
             if key not in self._specs:
-                raise CausewayError("transform", key, "the driver has not told what it is")
+                raise CausewayError("transform", key, "the driver has not described it")
             self._stages[key] = self._make(self._specs[key])
         return self._stages[key]
 
     def _make(self, spec: StageSpec, on_hung: OnHung | None = None) -> Stage:
-        """Makes a stage; with `on_hung`, the second stage of a transform."""
+        """Makes the first stage of a transform; with `on_hung`, the second one."""
         listener, address = self._listen()
         given = listener, address, self._secret, self._helpers, self._selector, self._direct
         if on_hung is not None:
@@ -170,7 +171,7 @@ class LaneStages:
                 stage.ended(message.attempt, message.reason, threw=message.threw)
 
     def keep(self, keys: Iterable[str]) -> None:
-        """Close those that no flow needs any more."""
+        """Closes all stages except `keys`: no flow needs them any more."""
         for key in self._stages.keys() - set(keys):
             self._stages.pop(key).close()
 
@@ -221,7 +222,7 @@ def dies(piece: WorkResult) -> bool:
 
 
 def cut_chunks(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """In chunks of about CHUNK_BYTES."""
+    """Groups `batches` into chunks of about CHUNK_BYTES."""
     chunk: list[Batch] = []
     size = 0
     for batch in batches:
@@ -235,7 +236,7 @@ def cut_chunks(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
 
 
 def usable(piece: WorkResult, *, stops: bool) -> Iterable[OutletBatch]:
-    """Its outputs; where a refused record `stops` the flow, those before it."""
+    """The outputs of `piece`. If a refused record `stops` the flow, only the outputs before it."""
     refused = piece.outcome.refused
     if not refused or not stops:
         return piece.outcome.outputs
@@ -253,7 +254,8 @@ def place_of_outlet(assignment: Assignment, outlet: Outlet) -> Place:
 
 
 def series_of(flow: Flow) -> Series:
-    """How the source's records become those of the flow's outlets, for a helper's thread."""
+    """How the source's records become the records of the flow's outlets. A helper's thread uses
+    it."""
     way = flow.on_the_way
     series: Series = as_relayed if way is None else partial(_transformed, way.stage)
     return series if flow.treatment is None else treated(flow.treatment, series)

@@ -1,20 +1,20 @@
 """One connection to a target broker: sends the batches of outlets, and reads the responses.
 
-The broker works on one request of a connection at a time. So a request takes a batch from each
-outlet that has one, several requests are in flight, and small neighbours are merged first.
+The broker works on one request of a connection at a time. So a request has a batch of each outlet
+that may send one, several requests are in flight, and small neighbours are merged first.
 
-A broker that does not know a producer id takes any first sequence: if it refuses the first of
-several batches in flight (its timestamps, its size), it appends the next one in that place. So an
-outlet has one batch in flight until the broker has answered one: then it knows our producer.
+A broker that does not know a producer id accepts any first sequence. If it refused the first of
+several batches in flight (for its timestamps or size), it would append the next one in its place.
+So an outlet has one batch in flight until the broker has answered one: then it knows our producer.
 
-A broker expires a producer by the newest time in the *last batch that it appended*. So where others
-write, this holds at each instant (`remembered_until`):
+A broker expires a producer by the newest timestamp in the *last batch that it appended*. So if
+others write, this is true at each moment (`remembered_until`):
 
     several batches in flight  ⟹  all of them are young, and so is the last one acknowledged
 
-A batch of old records may leave with young ones before it, and is the last to leave until all of
-them are answered. Where we are the only writer, old batches may be in flight together: a hole that
-this could leave shows by its offsets, in the answer and to recovery.
+A batch of old records may be sent while young ones before it are in flight. No batch follows it
+until all of them are answered. If we are the only writer, old batches may be in flight together:
+the offset of the answer, or recovery, would show a hole.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ from causeway.relay.lane.limits import PART_BYTES, RequestLimit
 from causeway.relay.lane.outlet import OutletState, Sent, next_batch
 from causeway.wire import Connection, Part, Produced, Stamped, produce, round_trip_s
 
-REQUEST_BYTES = 4 * 1024 * 1024  # a request is closed once it holds this much
-UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection: what a long round trip needs
-# So long batches are compressed before a turn goes on. So the broker gets work meanwhile, and other
-# partitions and the driver do not wait for long, however slow the level is.
+REQUEST_BYTES = 4 * 1024 * 1024  # a request of this size gets no more batches
+UNANSWERED_BYTES = 24 * 1024 * 1024  # on one connection; a long round trip needs it
+# After this time of compression a turn goes on. So the broker gets work, and other partitions and
+# the driver do not wait long, even if the level is slow.
 COMPRESS_S = 0.02
-# On one connection: work for a broker for some milliseconds.
+# On one connection: a broker works on this for some milliseconds.
 PLENTY_BYTES = 2 * 1024 * 1024
-# The most bytes of small requests, so that many responses share the cost of a turn.
+# The most bytes of small requests in flight. Many responses then share the cost of a turn.
 SMALL_BYTES = 8 * 1024 * 1024
-PLENTY_REQUESTS = 8  # and at least half of those that may be unanswered
-# The part of the broker's working time for which its responses may wait for each other.
+PLENTY_REQUESTS = 8  # and at least half of the requests that may be unanswered
+# For this part of the time that a broker has work for, its responses may wait for each other.
 RESTED = 0.5
-# And no longer than it takes so many bytes: what arrives meanwhile waits in the kernel, and if it
-# is much, in no CPU cache.
+# A rest is no longer than a broker needs for this number of bytes: arriving bytes wait in the
+# kernel, and if there are many, they leave the CPU caches.
 RESTED_BYTES = 6 * 1024 * 1024
-FIRST_REST_S = 0.002  # where it is not known yet how fast the broker is
-LEAST_REST_S = 0.0005  # less is not worth it
-MOST_REST_S = 0.02  # what another broker's record may wait for it
+FIRST_REST_S = 0.002  # while the speed of the broker is not known
+LEAST_REST_S = 0.0005  # a shorter rest is not worth it
+MOST_REST_S = 0.02  # records of other brokers may wait this long because of a rest
 
 
 Unanswered = tuple[Flow, OutletState, Sent]
-# What became of each batch of a request.
+# The result of each batch of a request.
 Answer = Iterator[tuple[Unanswered, Produced]]
 
 
 class TargetKey(NamedTuple):
-    """A plain tuple: it is looked up for each partition of each answer."""
+    """A plain tuple, because it is looked up for each partition of each answer."""
 
     cluster: str
     node: int
-    slot: int  # which of the connections to that broker
+    slot: int  # the number of the connection among those to the broker
 
 
 class _ProduceRequest(NamedTuple):
-    """`size`: of its batches; `framed`: of the whole request."""
+    """`size`: the bytes of its batches. `framed`: the bytes of the whole request."""
 
     correlation_id: int
     size: int
@@ -88,12 +88,12 @@ class TargetConnection:
     version: int
     timeout_ms: int
     max_requests: int
-    most_small_requests: int = 0  # or so many, while together they are below SMALL_BYTES
+    most_small_requests: int = 0  # instead of `max_requests`, if all together are below SMALL_BYTES
     limit: RequestLimit = field(default_factory=RequestLimit)
     _ready: OrderedDict[OutletState, Flow] = field(default_factory=OrderedDict)
     _requests: deque[_ProduceRequest] = field(default_factory=deque)
     _unanswered_bytes: int = 0
-    _bytes_per_s: float = 0.0  # as the broker took them lately
+    _bytes_per_s: float = 0.0  # the broker's last measured speed
     _throttle_s: float = 0.0  # the longest that the broker has announced
     oldest_sent_at: float = 0.0
     _compress_until: float = 0.0  # monotonic
@@ -106,7 +106,7 @@ class TargetConnection:
         self._ready[outlet] = flow
 
     def withdraw(self, outlet: OutletState) -> None:
-        """Nothing more of `outlet` goes over this connection, until it is offered again."""
+        """Sends nothing more of `outlet` until it is offered again."""
         self._ready.pop(outlet, None)
 
     @property
@@ -120,7 +120,7 @@ class TargetConnection:
 
     @property
     def has_plenty(self) -> bool:
-        """The broker has so much to do that its answers may wait for each other."""
+        """Whether the broker has so much work that its answers may wait for each other."""
         return self._sent_bytes >= PLENTY_BYTES or (
             not self.connection.wants_write
             and len(self._requests) >= max(PLENTY_REQUESTS, self.max_requests // 2)
@@ -128,8 +128,8 @@ class TargetConnection:
 
     @property
     def _sent_bytes(self) -> int:
-        """Of unanswered requests that the socket has taken whole: the broker needs us for those no
-        more. With a part of one it can do nothing."""
+        """The bytes of unanswered requests that are completely in the socket. The broker can work
+        only on complete requests."""
         left, here = self._unanswered_bytes, self.connection.outbox.size
         for request in reversed(self._requests):
             if here <= 0:
@@ -140,7 +140,7 @@ class TargetConnection:
 
     @property
     def rest_s(self) -> float:
-        """How long a broker that has plenty needs no attention; 0: no time at all."""
+        """How long the lane may sleep while the broker has plenty of work; 0: not at all."""
         if not self._bytes_per_s:
             return FIRST_REST_S
         rest_s = min(RESTED * self._sent_bytes, RESTED_BYTES) / self._bytes_per_s
@@ -148,25 +148,24 @@ class TargetConnection:
 
     @property
     def lacks(self) -> bool:
-        """Whether batches wait that the broker could work on."""
+        """Whether batches wait, and the broker has not plenty of work."""
         return (bool(self._ready) or self.connection.wants_write) and not self.has_plenty
 
     @property
     def unfinished(self) -> bool:
-        """Whether `send` has left batches to the next turn, because it had compressed enough."""
+        """Whether `send` left batches to the next turn because compression took too long."""
         return self._compressed_enough and bool(self._ready)
 
     def send(self, lease: LeaseGuard, now: float) -> None:
-        """Builds and sends as many requests as may be in flight. Nothing is sent once the lease is
-        over, and no request is begun once the session ends, so that it ends with a response to
-        each."""
+        """Builds and sends as many requests as may be in flight. Sends nothing after the lease.
+        Builds no request after the end of the SASL session: each request must get its response."""
         self._compressed_enough = False
         expires_at = self.connection.session_expires_at
         if not self._ready or now < self.throttled_until:
             return
         if (expires_at is not None and now >= expires_at) or not lease.lasts():
             return
-        full = self.connection.wants_write  # then `flush` is called once there is room
+        full = self.connection.wants_write  # then `flush` is called when the socket has room
         queued = False
         self._compress_until = time.monotonic() + COMPRESS_S
         while not self._compressed_enough and self._may_have_more() and self._queue_one(now):
@@ -176,18 +175,18 @@ class TargetConnection:
 
     def _may_have_more(self) -> bool:
         count, size = len(self._requests), self._unanswered_bytes
-        if self._throttled:  # a request now waits until the quota allows each one before it
+        if self._throttled:  # the broker delays each request for the quota of those before it
             return not count
         if count >= self.max_requests:
             return count < self.most_small_requests and size < SMALL_BYTES
         return size < UNANSWERED_BYTES
 
     def flush(self, lease: LeaseGuard) -> None:
-        """Sends queued bytes as far as the socket takes them, while the lease lasts."""
+        """Sends queued bytes until the socket is full, while the lease lasts."""
         lease.send(self.connection.flush)
 
     def _queue_one(self, now: float) -> bool:
-        """Builds one request with a batch of each outlet that may send; False if none may."""
+        """Builds one request with a batch of each outlet that may send. False if no outlet may."""
         stamped: list[Stamped] = []
         parts: dict[Part, Unanswered] = {}
         size = 0
@@ -200,8 +199,8 @@ class TargetConnection:
             if not pending:
                 continue
             part = outlet.by_id if with_ids else outlet.by_name
-            # Outlets of several source partitions may feed one target partition; a request must
-            # not hold it twice: the broker loses the second batch in silence.
+            # Outlets of several source partitions may feed one target partition. A request must
+            # have it only once: the broker would silently lose the second batch.
             if part in parts or not outlet.may_send(now):
                 ready[outlet] = flow
                 continue
@@ -256,13 +255,13 @@ class TargetConnection:
         return True
 
     def _put_back(self, outlet: OutletState, flow: Flow) -> None:
-        """The outlet is the first one in the next request."""
+        """Makes the outlet the first one of the next request."""
         self._ready[outlet] = flow
         self._ready.move_to_end(outlet, last=False)
 
     def receive(self, now: float) -> Iterator[Answer]:
-        """The answers that have arrived. Raises ConnectionError or ProtocolError; then the
-        connection is dead, and `abandon` names what stays unanswered."""
+        """Yields the answers that have arrived. Raises ConnectionError or ProtocolError. Then the
+        connection is dead, and `abandon` returns the flows without an answer."""
         begun, had = self.oldest_sent_at, self._unanswered_bytes if self.has_plenty else 0
         requests, remembered_until = self._requests, now + REMEMBERED_S
         for frame in self.connection.receive():
@@ -273,7 +272,7 @@ class TargetConnection:
                 self._throttle(throttle_ms / 1000, now)
             elif self._throttled:
                 self._throttled = False
-                # Else a lane that is stopped could send for longer.
+                # With the longer time-out, the kernel of a stopped lane would send for longer.
                 self.connection.outlast_throttle(0.0)
             _, size, framed, parts = requests[0]
             if framed > self.limit.answered_bytes:
@@ -291,12 +290,12 @@ class TargetConnection:
                 outlet.unanswered -= 1
                 if not result[0] and (
                     outlet.exclusive
-                    or outlet.remembered_until  # nothing old was sent since
+                    or outlet.remembered_until  # no old batch was sent since it was set
                     or (not outlet.unanswered and is_young(sent.max_timestamp))
                 ):
                     outlet.remembered_until = remembered_until
             yield zip(parts.values(), found, strict=True)
-        # Only with plenty to do does a broker show how fast it is.
+        # The speed of a broker can be measured only while it has plenty of work.
         if had > self._unanswered_bytes and now > begun:
             self._bytes_per_s = (had - self._unanswered_bytes) / (now - begun)
 
@@ -308,8 +307,8 @@ class TargetConnection:
 
     @property
     def read_by(self) -> float:
-        """Until when (monotonic) a quota may keep the broker from reading unanswered requests: it
-        may throttle for each request before it reads the next one."""
+        """The time (monotonic) until which a quota may keep the broker from reading unanswered
+        requests. The broker may throttle for each request before it reads the next one."""
         return self.throttled_until + self._throttle_s * len(self._requests)
 
     def held_up(self) -> set[Flow]:
@@ -318,12 +317,13 @@ class TargetConnection:
         return {*sent, *self._ready.values()}
 
     def closed_by_broker(self) -> str:
-        """Accounts for the size of unanswered requests. Returns a text about them for a reason."""
+        """The broker closed the connection: accounts for the size of unanswered requests. Returns a
+        text about that for the reason."""
         return self.limit.lost(max((request.framed for request in self._requests), default=0))
 
     def abandon(self) -> set[Flow]:
-        """Closes the connection; the flows whose batches may or may not have been appended, and
-        those that had batches to send. Sent batches may still arrive."""
+        """Closes the connection. Returns the flows whose batches may or may not have been appended,
+        and the flows that had batches to send. Sent batches may still arrive."""
         self.connection.close()
         affected = {flow for outlet, flow in self._ready.items() if outlet.pending}
         self._ready.clear()
@@ -342,7 +342,7 @@ class TargetConnection:
 def open_target(
     cluster: Cluster, node: int, timeout_ms: int, in_flight: int | None, limit: RequestLimit
 ) -> TargetConnection:
-    """Opens a connection, for a helper's thread: blocks. Raises CausewayError."""
+    """Opens a connection. It blocks, so a helper's thread calls it. Raises CausewayError."""
     connection = cluster.open_connection(node)
     version = connection.api_version(
         produce.API_KEY, produce.HIGHEST_VERSION, produce.LOWEST_VERSION

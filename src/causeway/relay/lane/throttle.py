@@ -1,16 +1,16 @@
 """Limits how fast a lane reads throttled topics and links, by token buckets.
 
-Asked once for each partition and fetch request, never for a record. What is asked for is paid in
-advance, and the rest is given back with the answer, so that requests to several brokers together
-ask for no more than there is. An answer can be larger than what was asked for, a whole batch at the
-least; then the bucket owes it, and nothing is read until that is paid. So the rate holds over any
-time that is long beside one answer's.
+A bucket is used once for each partition of a fetch request, never for a record. A request pays in
+advance for the bytes that it asks for, and its answer gives the rest back. So requests to several
+brokers together ask for no more than the buckets have. An answer can be larger than the request
+asked for, because it has at least one whole batch. Then the bucket owes the difference, and nothing
+is read until it is paid. So the rate is kept over any time that is long compared with one answer.
 
-Where answers are slow to come, as those that hold much of what is not throttled, or come from far,
-a flow is asked for more at once, so that it reads at its rate all the same:
+Answers may be slow because they have many other records, or come from far away. Then one request
+asks for more bytes of a flow, and the flow still reads at its rate:
 
-    rate ×  0.25 s   asked for where each answer takes less than that
-            half of what is there   where they take longer; up to 2 s' worth is there for it
+    rate × 0.25 s               if each answer takes less time than that
+    half of the bucket's level  if answers take longer; the level then grows up to rate × 2 s
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from causeway.relay.lane.target import TargetConnection
 from causeway.relay.messages import Rate
 from causeway.wire import throttled_text
 
-BURST_S: Final = 0.5  # what a bucket holds: more than a lane's loop is ever away
-LAGGING_S: Final = 2.0  # what it holds for those that lag: as much as two slow answers take
-SHARE_S: Final = 0.25  # what a request for a partition asks for, at the least
-LEAST_BYTES: Final = 64 * 1024  # in one request for a partition
+BURST_S: Final = 0.5  # a bucket has at most rate × BURST_S; no turn of a lane takes longer
+LAGGING_S: Final = 2.0  # the same for partitions that lag: two slow answers take as long
+SHARE_S: Final = 0.25  # a request asks for at least rate × SHARE_S of a partition
+LEAST_BYTES: Final = 64 * 1024  # a request asks for at least this of a partition
 
 
 class TokenBucket:
-    """Bytes that may be read. `level` below 0 is what it owes. Times are monotonic seconds."""
+    """Bytes that may be read. A `level` below 0 is a debt. Times are monotonic seconds."""
 
     __slots__ = ("_at", "_level", "_wanted_until", "rate")
 
@@ -52,16 +52,16 @@ class TokenBucket:
         return self._level
 
     def wanted(self, now: float) -> None:
-        """There is something to read: what is not read until the next answer is not lost."""
+        """There are records to read: the level may grow up to LAGGING_S until the next answer."""
         self._wanted_until = now + LAGGING_S
 
     def take(self, size: float) -> None:
-        """A negative `size` is given back."""
+        """Takes `size` bytes; gives bytes back if `size` is negative."""
         self._level -= size
 
     def change(self, rate: float, now: float) -> None:
-        """From now on; what it owes at the old rate is not waited for at one far lower, nor is what
-        it left read then."""
+        """Changes the rate from now on. If the new rate is much lower, the level is limited to
+        BURST_S at the new rate: neither a debt nor bytes of the old rate last long."""
         level = self.level(now)
         if rate < self.rate / 2:
             self._level = min(max(level, -rate * BURST_S), rate * BURST_S)
@@ -77,18 +77,18 @@ _Scope = tuple[str, str | None]
 
 
 class Throttles:
-    """Of one lane. Not thread-safe."""
+    """The throttles of one lane. Not thread-safe."""
 
     def __init__(self) -> None:
         self._buckets: dict[_Scope, TokenBucket] = {}
-        self._paid: dict[Flow, int] = {}  # in advance, for what is not answered yet
+        self._paid: dict[Flow, int] = {}  # paid in advance for requests without an answer
 
     def __bool__(self) -> bool:
         """Whether anything is throttled."""
         return bool(self._buckets)
 
     def set(self, rates: Iterable[Rate], now: float) -> None:
-        """All that hold from now on."""
+        """Sets all rates from now on."""
         known, self._buckets = self._buckets, {}
         for rate in rates:
             scope = rate.link, rate.topic
@@ -102,7 +102,7 @@ class Throttles:
             self._paid.clear()
 
     def ask(self, flow: Flow, now: float) -> int:
-        """How many bytes of `flow` may be asked for; 0: none for now."""
+        """How many bytes of `flow` may be asked for now, perhaps 0."""
         most = flow.answer_bytes
         buckets = self._of(flow)
         if not buckets:
@@ -117,7 +117,7 @@ class Throttles:
             return 0
         share = SHARE_S * min(bucket.rate for bucket in buckets)
         asked = min(most, max(LEAST_BYTES, int(share), int(left / 2)))
-        # Where there is nothing to read, that need not be kept from the others meanwhile.
+        # A flow with nothing to read pays nothing in advance, so others can read instead.
         if lags:
             self._paid[flow] = asked
             for bucket in buckets:
@@ -125,19 +125,19 @@ class Throttles:
         return asked
 
     def took(self, flow: Flow, size: int) -> None:
-        """The answer is here: so many bytes of whole batches."""
+        """Accounts for an answer with `size` bytes of whole batches."""
         self.forget(flow)
         for bucket in self._of(flow):
             bucket.take(size)
 
     def forget(self, flow: Flow) -> None:
-        """What was paid in advance for it is given back."""
+        """Gives back the bytes that `flow` paid in advance."""
         if paid := self._paid.pop(flow, 0):
             for bucket in self._of(flow):
                 bucket.take(-paid)
 
     def ready_in(self, now: float) -> float | None:
-        """Seconds until something can be read that cannot be read now; None where all can."""
+        """Seconds until a bucket that is empty now has bytes; None if no bucket is empty."""
         waits = [wait for b in self._buckets.values() if (wait := b.ready_in(now)) > 0]
         return min(waits) if waits else None
 
@@ -150,7 +150,7 @@ class Throttles:
 
 
 def whole(records: memoryview) -> int:
-    """How many bytes of an answer are whole batches; what is cut off is read again."""
+    """How many bytes of an answer are whole batches. A partial batch is read again."""
     at, end = 0, len(records)
     while end - at >= LENGTH_OVERHEAD:
         stop = at + LENGTH_OVERHEAD + int.from_bytes(records[at + 8 : at + LENGTH_OVERHEAD], "big")
@@ -160,9 +160,9 @@ def whole(records: memoryview) -> int:
     return at
 
 
-LEAST_S: Final = 1.0  # at a quota's edge brokers throttle for milliseconds all the time
+LEAST_S: Final = 1.0  # near a quota, brokers often throttle for milliseconds; that is not shown
 LOOK_S: Final = 0.5
-SHOWN_S: Final = 2.0  # after the throttle ends: the next answer tells whether it goes on
+SHOWN_S: Final = 2.0  # after the end of a throttle: the next answer shows whether it goes on
 
 
 class _Shown(NamedTuple):
@@ -171,8 +171,8 @@ class _Shown(NamedTuple):
 
 
 class Quotas:
-    """Not thread-safe; belongs to one lane's loop. Flows whose reason changes are put in
-    `touched`."""
+    """Shows throttles by quotas as the reasons of flows. Not thread-safe; belongs to one lane's
+    loop. Flows whose reason changes are put in `touched`."""
 
     def __init__(self, touched: dict[Flow, None]) -> None:
         self._touched = touched
@@ -180,7 +180,8 @@ class Quotas:
         self._look_at = 0.0
 
     def look(self, connections: Iterable[SourceConnection | TargetConnection], now: float) -> None:
-        """Each LOOK_S: sets the reason of flows that `connections` hold up, and clears old ones."""
+        """Once in LOOK_S, sets the reason of flows that `connections` hold up, and clears old
+        reasons."""
         if now < self._look_at:
             return
         self._look_at = now + LOOK_S
@@ -198,10 +199,10 @@ class Quotas:
         reason = f"{throttled_text(held_by.throttled_until - now)}, by {held_by.connection}"
         for flow in held_by.held_up():
             shown = self._shown.get(flow)
-            told = shown is not None and shown.until >= until
+            known = shown is not None and shown.until >= until
             if isinstance(held_by, TargetConnection):
                 flow.throttled_until = max(flow.throttled_until, held_by.read_by)
-            if flow.state is State.RUNNING and not flow.leaving and not told:
+            if flow.state is State.RUNNING and not flow.leaving and not known:
                 self._shown[flow] = _Shown(reason, until)
                 self._say(flow, reason)
 

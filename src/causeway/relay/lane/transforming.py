@@ -4,9 +4,10 @@ kept batches ─► chunks ─► the stage ─► pieces, in order ─► outle
                                          │ refused: dead letters, or the flow stops there
                                          └ for a partition without an outlet: the flow waits
 
-A dead letter is the record as it was, in a topic of the source cluster, which refused records never
-leave. Its headers that begin with `causeway.` say where it came from, which transform refused it,
-and why. A lane that dies right after writing one writes it again; its position tells.
+A dead letter is the unchanged record, in a topic of the source cluster: refused records never leave
+that cluster. Its headers that begin with `causeway.` have its place on the source, the transform
+that refused it, and the reason. A lane may die right after it has written a dead letter. Then the
+next lane writes it again, with the same place in the headers.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ class Transforming:
         recovery: RecoveryQueue,
         on_put: Callable[[Flow], None],
     ) -> None:
-        """`on_put`: called when more of a flow is with its outlets."""
+        """`on_put` is called when outlets of a flow got more records."""
         self._connections, self._helpers, self._recovery = connections, helpers, recovery
         self._on_put = on_put
 
     def send(self, flow: Flow, on_the_way: OnTheWay, kept: Kept) -> None:
-        """Sends what was `kept` of a fetch to the flow's stage."""
+        """Sends the `kept` batches of a fetch to the flow's stage."""
         if flow.assignment.finish and flow.assignment.stop_at is not None:
-            # A faulty transform is to treat no records beyond.
+            # The transform may be faulty, so it must treat no records beyond the end.
             stop_at = flow.assignment.stop_at
             parts = (clip(batch, stop=stop_at) for batch in kept.batches)
             batches = [part for part in parts if part is not None]
@@ -100,7 +101,7 @@ class Transforming:
         self._pass_on(flow, on_the_way)
 
     def _pass_on(self, flow: Flow, on_the_way: OnTheWay) -> None:
-        """Passes on all results, up to the first that has to wait."""
+        """Passes on all results before the first one that has to wait."""
         while on_the_way.pieces and not on_the_way.writing and on_the_way.halt is None:
             piece = on_the_way.pieces[0]
             letters = on_the_way.stage.spec.dead_letters
@@ -112,7 +113,7 @@ class Transforming:
         self.look(flow)
 
     def look(self, flow: Flow) -> None:
-        """Ends `flow` if its last batch has a response now."""
+        """Ends `flow` if it should end, and its last batch has a response now."""
         on_the_way = flow.on_the_way
         if on_the_way is not None and on_the_way.halt is not None and flow.all_sent:
             reason = on_the_way.halt
@@ -131,7 +132,7 @@ class Transforming:
 
         def written(answer: CausewayError | None) -> None:
             if flow.recoveries != counted or flow.state is not State.RUNNING or flow.leaving:
-                return  # it will come to this record again
+                return  # the flow will read this record again
             if answer is not None:
                 reason = f"its dead letters could not be written: {answer}"
                 self._recovery.start_recovery(flow, NeedsRecovery(reason))
@@ -145,33 +146,35 @@ class Transforming:
         )
 
     def _put(self, flow: Flow, on_the_way: OnTheWay) -> bool:
-        """The records of the first piece go to the outlets; False where the flow does not go on as
-        it is."""
+        """Puts the records of the first piece into the outlets. False if the flow needs recovery or
+        stops."""
         try:
             for outlet in self._routed(flow, on_the_way, on_the_way.take()):
                 self._connections.offer(flow, outlet)
         except NeedsRecovery as needed:
             self._recovery.start_recovery(flow, needed)
             return False
-        except DivergedError as error:  # several records of one, where offsets are kept
+        except DivergedError as error:  # one record became several, but offsets are kept
             self._recovery.stop(flow, str(error))
             return False
         self._on_put(flow)
         return True
 
     def _routed(self, flow: Flow, on_the_way: OnTheWay, piece: WorkResult) -> Iterable[OutletState]:
-        """Puts the records of `piece` into outlets; these. Raises NeedsRecovery, DivergedError."""
+        """Puts the records of `piece` into outlets. Returns these outlets. Raises NeedsRecovery and
+        DivergedError."""
         stops = on_the_way.stage.spec.dead_letters is None or dies(piece)
         outputs = list(usable(piece, stops=stops))
         known = places(flow.assignment, flow.outlets)
         wants = _wants(flow.assignment, known, outputs)
         if wants:
             flow.wants = wants
-            # Unnamed: until the driver has looked at them, names may be anything of a record.
+            # The names are not shown: they may be any content of a record until the driver has
+            # checked them.
             reason = f"waits for {len(wants)} more target partitions that its transform leads to"
             raise NeedsRecovery(reason, failure=False)
         if must_wait(flow, [output.batch for output in outputs]):
-            # As responses.take_in: a transform may give records a time that is long gone.
+            # As in responses.take_in: a transform may give records an old timestamp.
             reason = "its transformed records are so old that the target may have forgotten them"
             raise NeedsRecovery(reason, unsettled=True, failure=False, not_before=flow.late_by)
         refused = piece.outcome.refused if stops else ()
@@ -184,7 +187,7 @@ class Transforming:
             outlet = known[place_of(flow.assignment, output)]
             try:
                 batch = clip(output.batch, outlet.start)
-            except CausewayError as error:  # one record became more than can be unpacked again
+            except CausewayError as error:  # one record became too many to be unpacked again
                 raise NeedsRecovery(str(error)) from error
             if batch is not None:
                 outlet.put(batch)
@@ -254,8 +257,8 @@ def write(
     batches: Sequence[Batch],
     refused: Sequence[Refusal],
 ) -> None:
-    """Returns once a letter of each of `refused`, records of `batches`, is durably in `topic`; it
-    is made where it is missing. Raises CausewayError."""
+    """Writes a dead letter for each of `refused`, records of `batches`. Returns when all are
+    durably in `topic`, which is created if it is missing. Raises CausewayError."""
     log = TopicLog(source, topic)
     log.ensure(REPLICATION_FACTOR, configs={})
     place = TopicPartition(topic, at.partition % log.partitions())

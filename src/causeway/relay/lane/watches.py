@@ -2,19 +2,21 @@
 pairs of idle outlets.
 
 A broker that was frozen, or is cut off from its cluster, answers a fetch like a leader, without new
-records. Its own metadata may still name it as the leader. So a lane asks another broker, each half
-of `metadata.max.age.ms`.
+records. Its own metadata may still name it as the leader. So after each half of
+`metadata.max.age.ms` a lane asks another broker.
 
-Pairs move up to the target's end, if other clients write there too.
+If other clients write to the target too, pairs move up to the target's end.
 
     target  ──T──[others']──[others']──E──►      T: the pair of an outlet that has nothing to send
 
-Recovery reads the target's log from T on, so what others write meanwhile would be read at each one;
-and once the target has deleted what lies at T, nothing tells any more what came after it.
+Recovery reads the target's log from T on. So each recovery would read all records of others behind
+T. If the target has deleted the records at T, its log no longer shows which of our records came
+after it.
 
-An outlet that has nothing to send has not sent the next record of its series: it has not been read
-yet. Nor has a lane before, where this one has read beyond the source's end at the time when its
-place was found. So that record will lie at E or later, and the pair may say so.
+An outlet that has nothing to send has not sent the next record of its series, because the lane has
+not read it yet. An earlier lane has not sent it either, if this lane has read beyond the end that
+the source had at its last recovery. So that record will be at E or later, and the pair may move to
+E.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ from causeway.relay.lane.responses import NeedsRecovery
 NO_FLOW_S = 1.0  # how often to look for flows if there are none
 LEAST_S = 0.5  # the least time between two questions
 
-_Key = tuple[str, int]  # of a cluster, and a broker's node
+_Key = tuple[str, int]  # a cluster's key, and a broker's node
 
 
 class Leaders:
-    """Not thread-safe; belongs to one lane's loop. `recover`: called if another broker leads."""
+    """Not thread-safe; belongs to one lane's loop. `recover` is called if another broker leads."""
 
     def __init__(self, helpers: Helpers, recover: Callable[[Flow, NeedsRecovery], None]) -> None:
         self._helpers = helpers
@@ -46,8 +48,8 @@ class Leaders:
         self._look_at = 0.0
 
     def look(self, flows: Iterable[Flow], cluster: Callable[[str], Cluster], now: float) -> None:
-        """Asks which brokers lead, for flows whose last confirmation is half as old as it may be.
-        `cluster`: gives a cluster by its key in an assignment."""
+        """Asks which brokers lead, for flows whose last confirmation has half of the allowed age.
+        `cluster` returns a cluster by its key in an assignment."""
         if now < self._look_at:
             return
         least_s: float | None = None
@@ -58,7 +60,7 @@ class Leaders:
             half_s = max(LEAST_S, flow.assignment.metadata_max_age_ms / 2000)
             least_s = half_s if least_s is None else min(least_s, half_s)
             if now >= flow.led_at + half_s:
-                flow.led_at = now  # or asked for again, if there is no answer
+                flow.led_at = now  # without an answer, the lane asks again after the same time
                 due.setdefault((flow.assignment.source, flow.source_node), []).append(flow)
         self._look_at = now + (NO_FLOW_S if least_s is None else least_s)
         for (key, node), led in due.items():
@@ -91,13 +93,13 @@ def _moved(flow: Flow, found: Leader) -> bool:
     return found.epoch > flow.source_epoch
 
 
-# Ends are used a look later, of outlets that sent nothing meanwhile: the newest records are those
-# that a target may lose, and a pair beyond its end takes more to recover from.
+# An end is used one look later, if the outlet sent nothing since. A target may lose its newest
+# records, and recovery from a pair beyond the target's end takes longer.
 LOOK_S = 60.0
 
 
 class _Mark(NamedTuple):
-    """Two that are equal: nothing was sent between."""
+    """If two marks are equal, nothing was sent between them."""
 
     recoveries: int
     sequence: int
@@ -119,9 +121,9 @@ class IdlePairs:
     def look(
         self, flows: Iterable[Flow], cluster: Callable[[str], Cluster], now: float
     ) -> dict[Flow, None]:
-        """Once LOOK_S: move up the pairs of outlets that sent nothing since the last look, and have
-        the ends of their targets asked for: whose were looked at. `cluster`: by its key in an
-        assignment."""
+        """Once in LOOK_S, moves up the pairs of outlets that sent nothing since the last look, and
+        asks for the ends of their targets. Returns the flows whose pairs may have moved. `cluster`
+        returns a cluster by its key in an assignment."""
         looked_at: dict[Flow, None] = {}
         if now < self._look_at:
             return looked_at
@@ -149,7 +151,7 @@ class IdlePairs:
         ends: Mapping[TopicPartition, int | CausewayError] | CausewayError,
     ) -> None:
         if isinstance(ends, CausewayError):
-            return  # they are asked for again at the next look
+            return  # the next look asks again
         for outlet, mark in marks.items():
             end = ends.get(outlet.spec.at)
             if isinstance(end, int):
@@ -157,7 +159,8 @@ class IdlePairs:
 
 
 def _idle_outlets(flow: Flow) -> list[OutletState]:
-    """Those whose next record no lane can have read yet, in places where others may write."""
+    """The outlets whose next record no lane can have read yet, if others may write to the
+    target."""
     if flow.state is not State.RUNNING or flow.leaving or flow.through < flow.end_before:
         return []
     alone = flow.assignment.sole_writer
@@ -175,5 +178,5 @@ def _move_up(flow: Flow, outlet: OutletState, end: int) -> None:
     flow.settle()
     if end > outlet.pair.target:
         outlet.pair = outlet.pair._replace(target=end)
-        outlet.exclusive = False  # what lies between is others'
+        outlet.exclusive = False  # the records between are those of others
         flow.changed = True

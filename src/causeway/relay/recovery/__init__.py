@@ -1,4 +1,4 @@
-"""Recovery: finds the position of a flow in the target's log, and in the source's."""
+"""Recovery: finds the position of a flow in the target's log and in the source's log."""
 
 from causeway.relay.recovery.preserved import REFILL
 from causeway.relay.recovery.resume import LossError, Resumption, recover

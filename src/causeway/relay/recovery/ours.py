@@ -2,18 +2,18 @@
 
 target  ──T────────[ours]──[others']──[ours]──end►      T, q: the pair
           │ sequence q                     ▲
-          └ before it lies q − 1, or         the last batch of ours: count records since q
-            records that were acknowledged are lost
+          └ before T lies q − 1, or          our last batch: count records since q
+            acknowledged records are lost
 
-Our batches in a log must follow one another by their sequences. A target that lost acknowledged
-records may have lost all its knowledge of our producer as well. Then it takes the next batch that
-arrives, with any sequence, and the records between are missing in the middle of the log:
+The sequences of our batches in a log must follow one another. A target that lost acknowledged
+records may also have forgotten our producer. Then it accepts the next batch that arrives, with any
+sequence, and the records between are missing in the middle of the log:
 
     ──[ours, to q0 − 1] ┊ lost: q0 to q − 1      ──[ours, to q0 − 1]──[ours, q …]──
 
-These records cannot be put there any more, so a partition with such a hole stops. Compaction leaves
-gaps in the sequences, too. If we are the only writer, offsets show the difference: all our batches
-in a log have the same difference of offset and sequence.
+These records cannot be inserted any more, so a partition with such a hole stops. Compaction also
+leaves gaps in the sequences. If we are the only writer, offsets show whether there is a hole: all
+our batches in a log have the same difference of offset and sequence.
 """
 
 from __future__ import annotations
@@ -47,24 +47,25 @@ from causeway.records import (
 )
 from causeway.relay.recovery.survey import ResumedOutlet, is_compacted
 
-# Where others write and the broker has forgotten our producer, so much of the log is looked through
-# for our last batch: an unclean election loses a log's newest records, and cheap it must be.
+# If others write and the broker has forgotten our producer, this much of the log is searched for
+# our last batch. An unclean election loses only the newest records, and the search must be cheap.
 LOOKED_BACK_BYTES = 64 * 1024 * 1024
 _HALF = SEQUENCE_SPACE // 2
 
 
 def comparable(content: Content, append_times: bool) -> Content:
-    """`content` without what the target changes."""
+    """`content` without the fields that the target changes."""
     return (None, *content[1:]) if append_times else content
 
 
 @dataclass(frozen=True, slots=True)
 class LastOfOurs:
-    """The last record of ours that the target still has after the pair. `count`: how many of our
-    records lie from the pair up to the last sequence; `index`: which of them (from 0) `content`
-    is; None if compaction left no record of ours, or one too large to unpack. `following`: the
-    sequence after the last batch of ours from the pair's target offset on, where `count` is 0 and
-    there is one: records that the target had lost were sent again, up to the pair or less far."""
+    """Our last record that the target still has after the pair. `count`: the number of our records
+    from the pair to the last sequence. `content`: our last record; None if compaction left no
+    record of ours, or it is too large to unpack. `index`: the number of that record (from 0).
+    `following`: set if `count` is 0 but the log has batches of ours from the pair's target offset
+    on: the sequence after the last one. Then the target had lost records before the pair, and they
+    were sent again."""
 
     count: int
     index: int
@@ -77,15 +78,15 @@ class LastOfOurs:
         return comparable(content, self.append_times)
 
     def is_copy_of(self, content: Content) -> bool:
-        """Whether it is the source's record `content`."""
+        """Whether this record is the source's record `content`."""
         return self.content is not None and (
             self.comparable(self.content) == self.comparable(content)
         )
 
 
 class PairTooHighError(Exception):
-    """What of ours came after a pair may lie below its target offset: see `lowered`. `otherwise`
-    is what to say where it does not."""
+    """Our records after a pair may lie below the pair's target offset: see `lowered`. `otherwise`:
+    the error to raise if they do not."""
 
     def __init__(self, otherwise: CausewayError) -> None:
         super().__init__(str(otherwise))
@@ -93,8 +94,8 @@ class PairTooHighError(Exception):
 
 
 class Before(NamedTuple):
-    """The last batch of ours below some target offset. `following`: the sequence after it; `end`:
-    the target offset after it; `content`: of its last record, None where compaction left none."""
+    """Our last batch below a target offset. `following`: the sequence after it. `end`: the target
+    offset after it. `content`: its last record, None if compaction removed that record."""
 
     following: int
     end: int
@@ -117,9 +118,9 @@ class Before(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TargetLog:
-    """The log of a target partition. `node`: its leader; `alone`: no other client may write to it;
-    `remembered`: our last sequence by the broker's memory, which it has from its log; None if it
-    has forgotten our producer, or was not asked."""
+    """The log of a target partition. `node`: its leader. `alone`: no other client may write to it.
+    `remembered`: our last sequence in the broker's memory, which it has from its log. None if the
+    broker has forgotten our producer, or was not asked."""
 
     cluster: Cluster
     outlet: Outlet
@@ -143,7 +144,7 @@ class TargetLog:
 
     @property
     def has_all(self) -> bool:
-        """Whether it never deleted anything."""
+        """Whether the log never deleted a record."""
         return not self.start and not self.is_compacted
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -158,11 +159,11 @@ class TargetLog:
         return batch.producer_id == self.outlet.producer_id and not batch.attributes & CONTROL
 
     def last_of_ours(self) -> LastOfOurs:
-        """Raises CausewayError, PairTooHighError."""
+        """Raises CausewayError and PairTooHighError."""
         pair = self.outlet.pair
         count, index, newest, foreign = 0, -1, None, False
-        # Whether a batch does not lie where its sequence has it, each offset being a record of
-        # ours: an old one that arrived late, perhaps in the place of the one that should lie there.
+        # If each offset is a record of ours, the sequence of a batch gives its offset. `moved`: a
+        # batch has another offset. It may be an old one that arrived late, in the place of another.
         moved = False
         following: int | None = None
         first: BatchHeader | None = None  # of ours
@@ -184,7 +185,7 @@ class TargetLog:
             moved |= (batch.base - pair.target) % SEQUENCE_SPACE != at
             reached = distance(pair.sequence, following)
             if reached > _HALF or reached <= count:
-                continue  # it lies before the pair
+                continue  # the batch comes before the pair
             count = reached
             if batch.records:
                 newest, index = (batch, raw), reached
@@ -202,8 +203,8 @@ class TargetLog:
                 cause = f"it grew by {grown}, {count} records were sent"
                 raise PairTooHighError(self.not_as_sent(cause))
             if count == 0:
-                # Retention at the target may have deleted all that came after the pair. Nobody
-                # else wrote, so each offset was one record of ours.
+                # Retention at the target may have deleted all records after the pair. No other
+                # client wrote, so each offset was one record of ours.
                 return LastOfOurs(grown, -1, None, foreign)
         elif lacking and self.start <= pair.target and not self.is_compacted:
             raise PairTooHighError(lacking)
@@ -220,11 +221,12 @@ class TargetLog:
         return LastOfOurs(count, index - 1 - missing, content_of(found[-1]), foreign, append_times)
 
     def moved_since(self) -> int | None:
-        """How many records of ours came after the pair, where others write and the log has none of
-        ours after it: 0; more where the target deleted them since; less where it lost some of those
-        before the pair, and others' lie there. None where nothing tells.
+        """How many records of ours came after the pair, if others write and the log has none of
+        ours behind the pair. 0 if there were none. More if the target has deleted them since. Less
+        than 0 if the target lost records of ours before the pair, and others' records took their
+        offsets. None if the log does not show it.
 
-        If the broker has forgotten our producer, the log itself is looked through.
+        If the broker has forgotten our producer, the log itself is searched.
         """
         pair = self.outlet.pair
         if self.remembered is not None:
@@ -236,19 +238,18 @@ class TargetLog:
             if found is not None:
                 following = found.following
             elif whole and self.has_all:
-                return -pair.sequence  # it has nothing of ours: all is lost
+                return -pair.sequence  # the log has no record of ours: all are lost
             else:
                 return None
         ahead = distance(pair.sequence, following)
         return ahead if ahead <= _HALF else ahead - SEQUENCE_SPACE
 
     def _check_follows(self, batch: BatchHeader) -> None:
-        """Check that our `batch` follows our batch before it. Raises DivergedError if the log shows
-        that it does not."""
+        """Raises DivergedError if the log shows that our `batch` does not follow our last one."""
         before, whole = self.last_before(batch.base, most_bytes=LOOKED_BACK_BYTES)
         if before is None:
             pair = self.outlet.pair
-            counted = pair.sequence <= pair.target  # from 0 on: sequences did not wrap
+            counted = pair.sequence <= pair.target  # then sequences did not wrap
             if not whole or not counted or self.start:
                 return
         following = before.following if before else 0
@@ -256,17 +257,16 @@ class TargetLog:
             raise self.misplaced(batch.sequence, following)
 
     def lowered(self) -> Outlet | None:
-        """The outlet with its pair lowered to the record with its sequence; None where that record
-        does not lie below the pair.
+        """Lowers the pair to the record that has its sequence. Returns the outlet with that pair,
+        or None if that record does not lie below the pair.
 
         The target lost others' newest records up to the pair. Our later records took their offsets,
         and the lane that sent them died before it could report that:
 
             ──[ours, to q − 1]──[others' ┊ lost]──T   ──[ours, to q − 1]──[others']──[ours, q …]──T
 
-        Raises DivergedError where that record does not come right after the one with sequence
-        q − 1: then the target lost records of ours as well, and has taken later ones in their
-        place.
+        Raises DivergedError if the batch before that record does not end with sequence q − 1. Then
+        the target lost records of ours as well, and accepted later ones in their place.
         """
         pair = self.outlet.pair
         stop = min(self.end, pair.target)
@@ -283,10 +283,10 @@ class TargetLog:
         return None
 
     def last_alone(self) -> tuple[Before | None, int | None]:
-        """For a target with no other writer, whose log ends at the pair or below it: the last
-        batch, if it is ours, and the next sequence, None if the log does not show it.
+        """For a target without other writers, whose log ends at the pair or below it. Returns the
+        last batch if it is ours, and the next sequence, None if the log does not show it.
 
-        Raises DivergedError if the log has a hole, or holds a batch of another writer.
+        Raises DivergedError if the log has a hole, or a batch of another writer.
         """
         pair = self.outlet.pair
         stretches = backwards(self.end)
@@ -302,11 +302,11 @@ class TargetLog:
         if _shift(batch) != (pair.target - pair.sequence) % SEQUENCE_SPACE:
             self._check_unbroken(batch)
         before = Before.of(batch, raw)
-        return before, advance(before.following, self.end - before.end)  # the same
+        return before, advance(before.following, self.end - before.end)  # compaction, as above
 
     def is_at_pair(self) -> bool:
-        """Whether the record before the pair is our last one. For a target with no other writer,
-        whose log ends at the pair. Raises DivergedError as `last_alone`."""
+        """Whether the record before the pair is our last one, for a target without other writers,
+        whose log ends at the pair. Raises DivergedError as `last_alone` does."""
         sequence = self.outlet.pair.sequence
         if self.remembered is not None and advance(self.remembered, 1) == sequence:
             return True
@@ -314,9 +314,9 @@ class TargetLog:
         return following is None or following == sequence
 
     def _check_unbroken(self, newest: BatchHeader) -> None:
-        """Check that all our batches up to `newest` have its difference of offset and sequence.
-        That holds if the target lost all our records, and records of others before them: then the
-        records that were sent again lie below the pair."""
+        """Checks that all our batches up to `newest` have the same difference of offset and
+        sequence. They have it if the target lost all our records, and records of others before
+        them."""
         begun = not newest.sequence
         for start, stop in backwards(newest.base):
             if begun:
@@ -330,8 +330,8 @@ class TargetLog:
     def last_before(
         self, end: int, *, upto: int | None = None, most_bytes: int | None = None
     ) -> tuple[Before | None, bool]:
-        """The last batch of ours below target offset `end`, of those that end before sequence
-        `upto`; and whether the whole log was looked through, where it has none in `most_bytes`."""
+        """Our last batch below target offset `end`, and below sequence `upto` if given. If there is
+        none in `most_bytes`: None, and whether the whole log was searched."""
         read = 0
         for start, stop in backwards(end):
             found = None
@@ -346,8 +346,8 @@ class TargetLog:
         return None, True
 
     def fingerprints(self, last: LastOfOurs) -> dict[int, int]:
-        """Our records from the pair on: which of them (from 0), and a hash of the parts that the
-        target did not change."""
+        """Our records from the pair on: the number of each (from 0), and a hash of the fields that
+        the target did not change."""
         pair = self.outlet.pair
         found: dict[int, int] = {}
         for batch, raw in self.ours(pair.target, self.end):
@@ -359,22 +359,21 @@ class TargetLog:
         return found
 
     def misplaced(self, sequence: int, expected: int) -> DivergedError:
-        return self.not_as_sent(f"sequence {sequence} lies where {expected} should")
+        return self.not_as_sent(f"sequence {sequence} is in the place of sequence {expected}")
 
     def not_as_sent(self, cause: str) -> DivergedError:
         return DivergedError(
             "resume",
             str(self.outlet.at),
-            f"what the target got since offset {self.outlet.pair.target} is not what was sent, in "
-            f"its order ({cause}): it holds some records twice, or lacks some, or holds foreign "
-            "ones",
+            f"the target's records since offset {self.outlet.pair.target} are not the records that "
+            f"were sent, in their order ({cause}): some are there twice, or are missing, or are of "
+            "other clients",
             remedy="compare both topics, then start with --adopt or --from",
         )
 
 
 def backwards(end: int) -> Iterator[tuple[int, int]]:
-    """Stretches of target offsets below `end`, the last one first, each longer than the one
-    before."""
+    """Ranges of target offsets below `end`, the last one first, each longer than the one before."""
     window = 1
     while end > 0:
         start = max(0, end - window)
@@ -383,7 +382,7 @@ def backwards(end: int) -> Iterator[tuple[int, int]]:
 
 
 def is_past(sequence: int, following: int) -> bool:
-    """Whether records from `sequence` on come before sequence `following`."""
+    """Whether `sequence` comes before sequence `following`."""
     return 0 < distance(sequence, following) <= _HALF
 
 
@@ -393,7 +392,8 @@ def _shift(batch: BatchHeader) -> int:
 
 
 def decoded(raw: memoryview) -> list[Record]:
-    """None of them where they are too large to be unpacked: lanes relay those as they are."""
+    """The records of a batch; an empty list if the batch is too large to be unpacked. Lanes relay
+    such batches as they are."""
     try:
         return decode(raw)
     except ProtocolError:

@@ -1,11 +1,12 @@
 """Finds where a copy with the source's own offsets ends: at the end of the target's log.
 
     source   … 97 98 99 ·  101 102          ·: a gap, such as a commit marker
-    target   … 97 98 99 ─ end at 100        goes on with offset 100, whatever was reported before
+    target   … 97 98 99 ─ end at 100        goes on with offset 100, for any pair in the progress
 
 The log must prove that it is a copy. Its last record must be the source's at the same offset. If
-the log has grown since the pair, the source must have no record where the log has none of ours.
-Otherwise the partition stops, before anything is written behind a record with another offset.
+the log has grown since the pair, the source must have no record at the offsets at which the log has
+none of ours. Otherwise the partition stops before anything is written behind a record with another
+offset.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ REFILL = (
     "`causeway restart --refill TOPIC` copies the topic again with the same offsets, `causeway "
     "restart --translate TOPIC` goes on with translated offsets"
 )
-# So many of the newest stretches without a record of ours are compared with the source.
+# The number of the newest ranges without a record of ours that are compared with the source.
 COMPARED_STRETCHES = 64
 
 
@@ -54,8 +55,8 @@ def end_of_copy(
     target: TargetLog,
     producers: Collection[ActiveProducer],
 ) -> ResumedOutlet:
-    """`producers`: those that the target's leader remembers. Raises CausewayError; DivergedError
-    if the target's log is not a copy with the same offsets."""
+    """`producers`: the producers that the target's leader remembers. Raises CausewayError;
+    DivergedError if the target's log is not a copy with the same offsets."""
     outlet, end = target.outlet, target.end
     pair, epoch = outlet.pair, source.assignment.leader_epoch
     known = next((each for each in producers if each.producer_id == outlet.producer_id), None)
@@ -81,8 +82,8 @@ def end_of_copy(
 
 
 def _last_of_ours(target: TargetLog) -> _Producer:
-    """Our producer by its batches from the pair on, if the leader has forgotten it. A marker of a
-    higher epoch begins with sequence 0 again."""
+    """The state of our producer by its batches from the pair on, if the leader has forgotten it.
+    After a marker of a higher epoch, sequences begin with 0 again."""
     outlet = target.outlet
     found = _Producer(outlet.producer_epoch, outlet.pair.sequence)
     for batch, _ in target.batches(outlet.pair.target, target.end):
@@ -96,8 +97,8 @@ def _last_of_ours(target: TargetLog) -> _Producer:
 
 
 def _epoch_before(source: SourceLog, position: int) -> int:
-    """The leader epoch of the source's batch before `position`, markers included; -1 if it is
-    unknown. A lower one would look like a truncated source."""
+    """The leader epoch of the source's batch or marker before `position`; -1 if it is unknown. With
+    a lower epoch, the source would look truncated."""
     at = source.assignment.source_partition
     if not source.start < position <= source.end:
         return -1
@@ -110,8 +111,8 @@ def _epoch_before(source: SourceLog, position: int) -> int:
 
 
 def _check(source: SourceLog, target: TargetLog, passed: int) -> None:
-    """Compares the end of the target's log with the source, of which nothing below offset `passed`
-    can be read. Raises DivergedError."""
+    """Compares the end of the target's log with the source. Below offset `passed` the source cannot
+    be read. Raises DivergedError."""
     preserve = source.assignment.preserve
     assert preserve is not None
     pair, begin = target.outlet.pair, preserve.begin
@@ -128,14 +129,15 @@ def _check(source: SourceLog, target: TargetLog, passed: int) -> None:
             empty[-1] = empty[-1][0], batch.last + 1
         else:
             empty.append((batch.base, batch.last + 1))
-    if source.series is as_relayed:  # else records may be dropped
+    if source.series is as_relayed:  # otherwise records may be dropped
         for start, stop in empty[-COMPARED_STRETCHES:]:
             _check_empty(source, target, max(start, source.start, passed), stop)
         _check_last(source, target, begin)
 
 
 def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) -> None:
-    """The target has no record of ours from `start` to `stop` - 1."""
+    """Checks that the source has no record from `start` to `stop` - 1: the target has none of
+    ours."""
     if start >= stop:
         return
     first = next(source.between(start, stop, target), None)
@@ -144,7 +146,7 @@ def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) ->
 
 
 def _check_last(source: SourceLog, target: TargetLog, begin: int) -> None:
-    """Compares the last record of ours."""
+    """Compares our last record with the source."""
     for start, stop in backwards(target.end):
         if stop <= begin:
             return
@@ -158,7 +160,7 @@ def _check_last(source: SourceLog, target: TargetLog, begin: int) -> None:
 
 
 def _compare(source: SourceLog, target: TargetLog, records: Sequence[Record]) -> None:
-    """Compares the last of `records`, or the last one that the source has not compacted away."""
+    """Compares the last of `records` that the source has not compacted away with the source."""
     if not records or records[-1].offset < source.start or records[0].offset > source.end:
         return
     last = records[-1].offset

@@ -1,16 +1,16 @@
-"""Finds the position of a flow in the target's log: never guesses, never resends blindly.
+"""Finds the position of a flow in the target's log: never guesses, never sends blindly again.
 
     source  ──S────────────────────●──────────►      S, T, q: the pair (progress, or newer)
               │ walk `count` records on     ▲        count: from q to the last sequence found
     target  ──T────────[ours]──[ours]───●──end►      ●: must be the same record
 
-The last batch in the target's log from T on that bears our producer id says, by its last sequence,
-how many records since S are there. The source is walked that many relayed records on; the last
-one must equal the last one found in the target. A mismatch stops the partition.
+The target's log is read from T on. The last sequence of its last batch with our producer id gives
+the number of records since S. The source is read from S on, up to that number of relayed records.
+The last of them must equal the last record found in the target; otherwise the partition stops.
 
-If the source was compacted meanwhile, the count goes too far; then the position is after the last
-source record that the target holds too. If the source has deleted copied records, the last record
-found is searched for in the rest of the log.
+If the source was compacted meanwhile, the count goes too far. Then the position is after the last
+source record that the target has too. If the source has deleted copied records, the last record
+found in the target is searched for in the rest of the source's log.
 """
 
 from __future__ import annotations
@@ -88,10 +88,11 @@ class LossError(DivergedError):
 def recover(
     requests: Sequence[RecoveryRequest], source: Cluster, target: Cluster
 ) -> dict[TopicPartition, Resumption | CausewayError]:
-    """Recovers the flow of each request (all of one link). Blocks; keyed by source partition.
+    """Recovers the flow of each request (all of one link). Blocks. Returns a result or an error for
+    each source partition.
 
-    A DivergedError needs a person; a LossError does unless the loss may be passed over; any other
-    error can be tried again.
+    A DivergedError needs a person. So does a LossError, unless the loss may be passed over. After
+    any other error, recovery can be tried again.
     """
     answers: dict[TopicPartition, Resumption | CausewayError] = {}
     try:
@@ -103,7 +104,7 @@ def recover(
             answer: Resumption | CausewayError = _recover_one(request, survey, source, target)
         except CausewayError as error:
             answer = error
-        except Exception as error:  # a fault of ours in one flow holds up no other
+        except Exception as error:  # an error of our own in one flow must not hold up others
             answer = CausewayError(
                 "resume", str(request.assignment.source_partition), f"internal error: {error!r}"
             )
@@ -150,9 +151,9 @@ def _recover_one(
     if start < log.start:
         raise LossError(assignment, Loss(start, log.start, "deleted"), tuple(resumed))
     source_end = log.end
-    if source_end < position:  # or another lane has mirrored what came since it was asked for
+    if source_end < position:  # another lane may have mirrored records that came after the question
         source_end = _end_of(source, assignment, committed=assignment.read_committed)
-    # A claim may lie past the last stable offset: a mirror before us read what is open.
+    # A claim may lie past the last stable offset, if an earlier mirror read open transactions.
     if source_end < position and position > _end_of(source, assignment, committed=False):
         raise DivergedError(
             "resume",
@@ -203,7 +204,7 @@ def _count_on(request: RecoveryRequest, source: SourceLog, target: TargetLog) ->
             target = replace(target, remembered=advance(last.following, -1))
         moved = target.moved_since()
         if moved is None and source.end <= pair.source:
-            moved = 0  # the source has nothing that could have come
+            moved = 0  # the source has no record that could have followed
         if moved is not None and moved < 0:
             return count_back(source, target)
         if moved != 0 and target.start > pair.target:
@@ -226,14 +227,14 @@ def _count_on(request: RecoveryRequest, source: SourceLog, target: TargetLog) ->
 
 
 def _deleted_since(outlet: Outlet, moved: int | None) -> int:
-    """How many records of ours came after the pair, where the target has deleted them all, and its
-    offsets do not tell."""
+    """How many records of ours came after the pair, if the target has deleted them all, and its
+    offsets do not show it."""
     if moved is None:
         raise DivergedError(
             "resume",
             str(outlet.at),
-            f"the target has deleted what came after offset {outlet.pair.target}, and nothing "
-            "tells how much of that was ours",
+            f"the target has deleted all records after offset {outlet.pair.target}, and the logs "
+            "do not show how many of them were ours",
             remedy="start with --adopt or --from",
         )
     return moved
@@ -249,7 +250,7 @@ def loss_by(damage: Damage, cluster: Cluster, at: TopicPartition, position: int)
     records before it are still to be mirrored. Raises CausewayError.
 
         ──[good]──[damaged]──[good]──►     start: the first offset that cannot be mirrored
-                  start      to            to: the first one after that which can
+                  start      to            to: the first offset behind it that can
     """
     if position != damage.start:
         return None
@@ -258,10 +259,11 @@ def loss_by(damage: Damage, cluster: Cluster, at: TopicPartition, position: int)
 
 
 def readable_from(cluster: Cluster, at: TopicPartition, start: int) -> int:
-    """The first offset from `start` on at which the log can be read, or else the log's end.
+    """The first offset from `start` on at which the log can be read; the log's end if there is
+    none.
 
-    Trusts no field of a damaged batch: the broker itself says which offsets it finds in that batch.
-    Raises CausewayError.
+    It trusts no field of a damaged batch: the broker itself says for which offsets it finds that
+    batch. Raises CausewayError.
     """
     end = value_of(offsets_at(cluster, [at], LATEST)[at])
     position = start
@@ -276,9 +278,9 @@ def readable_from(cluster: Cluster, at: TopicPartition, start: int) -> int:
 def _end_of_batch(
     cluster: Cluster, at: TopicPartition, position: int, end: int, head: bytes
 ) -> int:
-    """The first offset for which the broker finds another batch than that with `head`."""
+    """The first offset for which the broker finds another batch than the one with `head`."""
     same, other, step = position, end, 1
-    if not head:  # nothing tells one batch that the broker does not find from another one
+    if not head:  # batches that the broker does not find cannot be told apart
         for offset in range(position + 1, min(position + MOST_SINGLE_STEPS, end)):
             if _look(cluster, at, offset)[0]:
                 return offset
@@ -299,8 +301,8 @@ def _end_of_batch(
 
 
 def _look(cluster: Cluster, at: TopicPartition, offset: int) -> tuple[bytes, bool]:
-    """The header of the batch that the broker finds for `offset` (empty if it finds none, or cannot
-    read its log there), and whether the batch can be mirrored."""
+    """Returns the header of the batch that the broker finds for `offset`, and whether the batch can
+    be mirrored. The header is empty if the broker finds none, or cannot read its log there."""
     try:
         records = cluster.fetch(at, offset, 1, max_wait_ms=0).records
     except BrokerError as error:
@@ -317,7 +319,7 @@ def _is_readable(records: bytes, offset: int) -> bool:
         for batch in kept.batches:
             records_of(batch)
     except TooLargeError:
-        return True  # it is relayed without being unpacked, or stops the partition for that
-    except Exception:  # no codec foresees all damage
+        return True  # it is relayed without being unpacked, or its size stops the partition
+    except Exception:  # codecs raise various errors for damaged data
         return False
     return kept.position > offset

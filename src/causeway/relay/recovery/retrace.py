@@ -1,15 +1,15 @@
-"""Reads the source again: the position of a copy that holds so many records since a pair.
+"""Reads the source again: finds the position of a copy that has n records since a pair.
 
-    source  ──S──────────●────►        the series since S, counted: the last record copied, which
-              0 1 2 … n-1              must be the one that the target ends with
+    source  ──S──────────●────►        n records of the series from S on. The last one must be the
+              0 1 2 … n-1              record that the target ends with
 
-    compacted since    n records reach too far: those below S + n were copied for sure (each took
-                       an offset at least), what lies further only where the target has it too
-    deleted since      S is gone: the target's last record is looked for in what remains
-    lost by target     S and more was copied once, and is missing: n records back from S
+    compacted since    n records reach too far. Records below S + n were copied for sure (each took
+                       at least one offset); later records only if the target has them too
+    deleted since      S is gone. The target's last record is searched for in the remaining log
+    lost by target     the target lost n copied records before S: the position is n records back
 
-A record that is looked for must be told from its likes (the same key, value and timestamp, or no
-timestamp at all). Where a longer stretch does not tell them apart either, the partition stops.
+The search for a record must find only one. Others may be alike (the same key, value and timestamp,
+or no timestamp). If their neighbours do not tell them apart either, the partition stops.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from causeway.relay.treatment import Series
 
 
 class _SourceRecord(NamedTuple):
-    """A record of the source. `timed`: its timestamp is one that the target kept."""
+    """A record of the source. `timed`: it has a timestamp, and the target kept it."""
 
     offset: int
     epoch: int
@@ -48,8 +48,8 @@ class _SourceRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceLog:
-    """The log of a source partition, from `start` to `end` (for committed reads, its last stable
-    offset). `series`: what its records become."""
+    """The log of a source partition, from `start` to `end`, which is the last stable offset if only
+    committed data is read. `series`: the records that its records become."""
 
     cluster: Cluster
     assignment: Assignment
@@ -124,7 +124,7 @@ def walk(last: LastOfOurs, source: SourceLog, target: TargetLog) -> tuple[int, i
             break
         seen += batch.records
     agrees = last.content is None or (content is not None and last.is_copy_of(content))
-    # With a record at each offset nothing was compacted away. (What `next` leaves out was dropped.)
+    # If each offset has a record, nothing was compacted away. (Offsets up to `next` were dropped.)
     gapless = following is not None and following - pair.source == last.count
     if following is not None and agrees and gapless:
         return following, epoch
@@ -143,10 +143,12 @@ def walk(last: LastOfOurs, source: SourceLog, target: TargetLog) -> tuple[int, i
 
 
 def _walk_compacted(last: LastOfOurs, source: SourceLog, target: TargetLog) -> tuple[int, int]:
-    """As walk, for a source that was compacted after it was copied: it holds `last.count` records
-    of the copied stretch or fewer, and the last of those that the target holds as well is where we
-    stand. What was copied after that one is in neither log any more: what superseded it in the
-    target came later in the copied stretch, and so in the source, where it superseded it too.
+    """Like `walk`, for a source that was compacted after it was copied. It has at most `last.count`
+    of the copied records. The position is after the last of them that the target has as well.
+
+    Records that were copied after that one are in neither log any more. Compaction removed them
+    from the target because of later records of the copy. The source has these later records too, so
+    compaction removed the earlier ones there as well.
     """
     pair = target.outlet.pair
     if last.content is None:
@@ -159,7 +161,7 @@ def _walk_compacted(last: LastOfOurs, source: SourceLog, target: TargetLog) -> t
         and all(left[index].fingerprint == one for index, one in copied.items())
     ):
         return left[-1].offset + 1, left[-1].epoch  # nothing is missing: the gaps are older
-    # Each record took an offset at least, unless a transform makes several of one.
+    # Each record took at least one offset, unless a transform makes several records of one.
     certain = pair.source + (0 if source.assignment.transform else last.count)
     following, epoch = certain, source.assignment.leader_epoch
     times, places = Counter(copied.values()), Counter(one.fingerprint for one in left)
@@ -178,9 +180,9 @@ def _walk_compacted(last: LastOfOurs, source: SourceLog, target: TargetLog) -> t
 def walk_remains(
     last: LastOfOurs, source: SourceLog, target: TargetLog
 ) -> tuple[int, int, int | None]:
-    """Like walk, for a source that has deleted its log past the pair. No record is left to count
-    from, so the last record found is looked for in the rest of the log. Also
-    `ResumedOutlet.lost_from`."""
+    """Like `walk`, for a source that has deleted its log beyond the pair. There is no record to
+    count from, so the target's last record is searched for in the rest of the log. Returns the
+    position, the epoch, and `ResumedOutlet.lost_from`."""
     assignment, pair = source.assignment, target.outlet.pair
     if last.content is None:
         raise _nothing_to_compare(source, pair)
@@ -199,30 +201,31 @@ def walk_remains(
         if all(left[place - back].fingerprint == copied[last.index - back] for back in stretch):
             matches.append((one, bool(stretch)))
     if matches:
-        one, told = matches[0]
-        if len(matches) > 1 or not (one.timed or told):
+        one, compared = matches[0]
+        if len(matches) > 1 or not (one.timed or compared):
             raise _alike(source, one.offset)
         return one.offset + 1, one.epoch, None
-    # Had the copy reached into what remains, its last record would have been found there, unless it
-    # was compacted away. So it ended before; nothing is lost only if it ended right there.
+    # If the copy reached into the remaining log, its last record would have been found there,
+    # unless compaction removed it. So the copy ended before the remaining log. Nothing is lost only
+    # if it ended right at its start.
     transformed = assignment.transform is not None
     least = pair.source + (0 if transformed else last.count)
     if least > source.start or compacted:
         raise source.diverged(
-            f"the target holds {last.count} records since source offset {pair.source}, of which "
-            f"the source has deleted all below {source.start}, and the last of them is not in what "
-            "remains",
+            f"the target holds {last.count} records since source offset {pair.source}. The source "
+            f"has deleted its records below {source.start}, and the last record of the target is "
+            "not among the remaining ones",
         )
-    # If each offset may be a record of this outlet, it ended at `least`.
+    # If each offset is a record of this outlet, the copy ended at `least`.
     if transformed or assignment.treated or len(assignment.outlets) > 1:
         return source.start, assignment.leader_epoch, least if least < source.start else None
     return least, assignment.leader_epoch, None
 
 
 def count_back(source: SourceLog, target: TargetLog) -> ResumedOutlet:
-    """The place in a target that lost what it had acknowledged (an unclean election): its last
-    record of ours tells by its sequence how many relayed records before the pair to go back.
-    Raises CausewayError, PairTooHighError."""
+    """Finds the position in a target that lost acknowledged records (an unclean election). The
+    sequence of our last record there gives the number of relayed records to go back from the pair.
+    Raises CausewayError and PairTooHighError."""
     pair = target.outlet.pair
     if target.alone:
         before, following = target.last_alone()
@@ -236,15 +239,15 @@ def count_back(source: SourceLog, target: TargetLog) -> ResumedOutlet:
     elif target.alone:
         lost = min(pair.target - target.end, pair.sequence)
     elif target.has_all:
-        lost = pair.sequence  # it has nothing of ours
+        lost = pair.sequence  # the target has no record of ours
     else:
         raise source.diverged(
             f"the target ({target.outlet.at}) lost records before offset {pair.target}, and "
-            "nothing tells how many of them were ours",
+            "the logs do not show how many of them were ours",
         )
-    if lost > SEQUENCE_SPACE // 2:  # none: the last record of ours comes after the pair
+    if lost > SEQUENCE_SPACE // 2:  # no record is lost: our last one comes after the pair
         raise PairTooHighError(not_settled(target.outlet.at, KEEPS_MOVING))
-    # One more, which the target still has, shows that the count is right.
+    # One more record, which the target still has, shows whether the count is right.
     window = wanted = lost + 1
     while True:
         position = max(source.start, pair.source - window)
@@ -280,20 +283,21 @@ def count_back(source: SourceLog, target: TargetLog) -> ResumedOutlet:
             and not before.can_be(content_of(kept))
         ):
             raise source.diverged(
-                f"the target lost {lost} records that it had acknowledged, and what it has "
-                f"left does not end with the source's record at offset {position - 1}",
+                f"the target lost {lost} records that it had acknowledged, and its log does not "
+                f"end with the source's record at offset {position - 1}",
             )
-    # The source may have deleted what was to come next: not passed over here, it stops the flow.
+    # The source may have deleted the next records. Then the caller stops the flow.
     back = Pair(source=min(position, pair.source), target=target.end, sequence=lost_from)
     return target.resumed(back, epoch)
 
 
 def check_epoch(source: SourceLog) -> None:
-    """The source's log has no entry for the leader epoch of the last record relayed. Either
-    compaction left no record of that epoch, and the log was rebuilt from what was left; or another
-    leader had other records at the same offsets. Then the batch before our place has another epoch.
+    """Checks a source whose log has no entry for the leader epoch of the last relayed record.
 
-    Raises DivergedError in the second case. It cannot be seen if compaction has removed that batch.
+    Either compaction left no record of that epoch, and the log was rebuilt from the others. Or
+    another leader had other records at the same offsets: then the batch before our position has
+    another epoch. Raises DivergedError in the second case. It cannot be seen if compaction has
+    removed that batch.
     """
     assignment = source.assignment
     place, epoch = assignment.source_partition, assignment.leader_epoch
@@ -302,7 +306,7 @@ def check_epoch(source: SourceLog) -> None:
         return
     for raw in raw_batches(source.cluster, place, position - 1, position):
         found = BatchHeader.of(raw).leader_epoch
-        # Behind a transform the last record relayed may be older than the batch before our place.
+        # With a transform, the last relayed record may be older than the batch before our position.
         if found < epoch or (found > epoch and assignment.transform is None):
             raise source.diverged(
                 f"the source's record at offset {position - 1} has leader epoch {found}, but the "
@@ -312,26 +316,27 @@ def check_epoch(source: SourceLog) -> None:
 
 
 def _check_whole(source: SourceLog, batch: Batch, index: int) -> None:
-    """The target has what comes before `index` in `batch`, and not what comes from there on. All
-    that one source record became was sent in one batch, so it has it all or not at all."""
+    """Checks that no source record became records on both sides of `index` in `batch`: the target
+    has the records before `index` and no later ones. All records that one source record became were
+    sent in one batch, so the target has all of them or none."""
     offsets = batch.offsets
     if offsets is not None and index < len(offsets) and offsets[index] == offsets[index - 1]:
         raise source.diverged(
-            f"the target has only some of what the source's record at offset {offsets[index]} "
-            "became",
+            "the target has only some of the records that the source's record at offset "
+            f"{offsets[index]} became",
         )
 
 
 def _alike(source: SourceLog, offset: int) -> DivergedError:
     return source.diverged(
-        f"the source has several records that are like the last one of the target, at offset "
-        f"{offset} for one, or that carry no time to tell them apart",
+        "the source has several records that are like the last one of the target (one is at "
+        f"offset {offset}), or they have no timestamp: the logs do not show which was copied last",
     )
 
 
 def _nothing_to_compare(source: SourceLog, pair: Pair) -> DivergedError:
     return source.diverged(
-        f"the target has deleted all that it got since source offset {pair.source}, and of what "
-        "the source had there some is gone as well: nothing tells how far the copy had come",
+        f"the target has deleted all records that it got since source offset {pair.source}, and "
+        "the source has deleted some of them too: the logs do not show how far the copy had come",
         remedy="start with --adopt or --from",
     )

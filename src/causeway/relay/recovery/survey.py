@@ -26,15 +26,15 @@ from causeway.wire import codes, is_unsupported, user_timeout_of
 
 T = TypeVar("T")
 
-SETTLE_S = 0.2  # the target's end must stand still this long before it is believed
+SETTLE_S = 0.2  # the target's end must not move for this time before it is believed
 SETTLE_TIMEOUT_S = 30.0
-REPLICATED_S = 2.0  # so long it waits for followers to have copied what a leader's log holds
+REPLICATED_S = 2.0  # the time in which followers must have copied the leader's log
 KEEPS_MOVING = "its end keeps moving: another lane is at work"
 
 
 class Damage(NamedTuple):
-    """Damage that a lane met again and again at offset `start`. `to`: its end, if the target
-    refused the batch; -1: the source's log shows the end. `why`: the last error."""
+    """Damage that a lane found again and again at offset `start`. `to`: its end, if the target
+    refused the batch; -1 if the source's log shows the end. `why`: the last error."""
 
     start: int
     why: str
@@ -43,11 +43,11 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryRequest:
-    """A flow to recover: its assignment with the newest outlets, whether batches may have reached
-    the target without an answer, and what its records become. `diverging`: the source's log
-    has no entry for the assignment's leader epoch. `damage`: damage that it met often enough.
-    `late_by` (monotonic): until then a broker may read requests of a sender that has ended; 0 if
-    there are none."""
+    """A flow to recover. `assignment` has the newest outlets. `unsettled`: batches may have reached
+    the target without an answer. `diverging`: the source's log has no entry for the assignment's
+    leader epoch. `damage`: damage that the lane found several times, so the partition stops.
+    `series`: the records that its records become. `late_by` (monotonic): until then a broker may
+    read requests of a sender that has ended; 0 if there are none."""
 
     assignment: Assignment
     unsettled: bool
@@ -59,11 +59,12 @@ class RecoveryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedOutlet:
-    """`pair` starts right after the last record found, of leader epoch `epoch` in the source;
-    `node` leads the target partition, whose log ends at `end`; `exclusive`: we are the only writer;
-    `append_times`: the target gives our records times of its own (LogAppendTime). `lost_from`: the
-    pair begins at the source's log start, and the copy ended at this offset or later; None: it
-    ended at the pair. `producer_epoch`: to go on with, if the outlet keeps offsets."""
+    """`pair` begins right after the last record found, which has leader epoch `epoch` on the
+    source.
+    `node` leads the target partition, whose log ends at `end`. `exclusive`: we are the only writer.
+    `append_times`: the target sets the timestamps of our records (LogAppendTime). `lost_from`: the
+    pair is at the source's log start, but the copy ended at this offset or later; None if the copy
+    ended at the pair. `producer_epoch`: the next one to use, if the outlet keeps offsets."""
 
     pair: Pair
     end: int
@@ -83,7 +84,7 @@ class TooEarlyError(CausewayError):
             "resume",
             str(place),
             f"waits {not_before - time.monotonic():.0f} s until no earlier request can arrive: the "
-            "target's brokers do not have DescribeProducers, which would tell sooner",
+            "target's brokers do not have DescribeProducers, which would show it sooner",
             retriable=True,
         )
         self.not_before = not_before
@@ -105,10 +106,10 @@ class Survey:
     source_starts: Mapping[TopicPartition, int | CausewayError]
     source_ends: Mapping[TopicPartition, int | CausewayError]
     target_ends: Mapping[TopicPartition, int | CausewayError]
-    # The last sequence of each producer that the leader remembers, where others may write or
-    # batches without an answer may have arrived.
+    # The last sequence of each producer that the leader remembers. Only of partitions to which
+    # others may write, or at which batches without an answer may have arrived.
     remembered: Mapping[TopicPartition, Mapping[int, int] | CausewayError]
-    # The producers that the leader remembers, of partitions that keep offsets.
+    # The producers that the leader remembers. Only of partitions that keep offsets.
     producers: Mapping[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]
 
     @classmethod
@@ -117,7 +118,7 @@ class Survey:
         feeds = [(r, o) for r in requests for o in r.assignment.outlets]
         targets = {o.at: o.topic_id for _, o in feeds}
         producers = {o.producer_id for _, o in feeds}
-        # Nothing is looked for in the target where repeats may be.
+        # If records may be repeated (at-least-once), the target's log is not searched.
         sought = [(r, o) for r, o in feeds if o.producer_id >= 0]
         unsettled = {o.at for r, o in sought if r.unsettled}
         shared = {o.at for r, o in sought if not r.assignment.is_ours_alone(o)}
@@ -135,8 +136,8 @@ class Survey:
         def ask_for_producers() -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
             return _with_errors(target_leaders, lambda led: _producers(target, keeping & led))
 
-        # Where offsets are kept, the log's end is the position, and the leader's memory has the
-        # sequence: both must be of the same moment.
+        # If offsets are kept, the log's end is the position, and the leader's memory has the
+        # sequence. Both must be of the same moment.
         earlier = ask_for_producers()
         return cls(
             source_leaders=source_leaders,
@@ -164,7 +165,7 @@ def _with_errors(
     leaders: Mapping[TopicPartition, PartitionLeader | CausewayError],
     ask: Callable[[set[TopicPartition]], Mapping[TopicPartition, T | CausewayError]],
 ) -> dict[TopicPartition, T | CausewayError]:
-    """Asks for the partitions that have a leader: the others would hold up all of them."""
+    """Calls `ask` for the partitions that have a leader: the others would hold up all of them."""
     errors = {place: led for place, led in leaders.items() if isinstance(led, CausewayError)}
     return {**errors, **ask(leaders.keys() - errors.keys())}
 
@@ -176,21 +177,22 @@ def _settled_ends(
     producers: Collection[int],
     late_by: Mapping[TopicPartition, float] = MappingProxyType({}),
 ) -> dict[TopicPartition, int | CausewayError]:
-    """Log ends. Those in `unsettled` are where the leader's log ends, and asked again until nothing
-    of ours (`producers`) was appended for SETTLE_S, and readers see all that was:
+    """Returns the ends of the logs. For `unsettled`, it is the end of the leader's log. It is asked
+    for until no batch of ours (`producers`) was appended for SETTLE_S, and readers see all batches:
 
-        ours, acknowledged │ ours, on the leader alone: kept or lost, that is open │
-                       watermark                                               log's end
+        ours, acknowledged │ ours, on the leader alone: they may be kept or lost │
+                       watermark                                             log's end
 
-    A request whose connection died may still lie in the broker's queue. What the followers lack,
-    no reader sees; taken for lost it would be sent again, and be there twice. Where others write
-    all the time, followers are never quite at the end: then all that was there a look ago must be
-    readable, and nothing of ours among what came since the look before that.
+    A request of a dead connection may still be in the broker's queue. Readers do not see a batch
+    before the followers have it. If we took it for lost and sent it again, the target would have it
+    twice. If others write all the time, followers never reach the end. Then two things must be
+    true: all batches of the previous look are readable, and no batch of ours came since the look
+    before it.
 
-    If an append hangs with the leader's disk, the end does not move either. But a leader names
-    the producers of a log only between two appends, so until then it leaves us without an answer.
-    One that does not have that API is waited for instead, until it has read or lost all that was
-    sent; see docs/decisions/0053-brokers.md for the bound.
+    If the leader's disk hangs in an append, the end does not move either. But a leader names the
+    producers of a log only between two appends, so it does not answer until then. If a leader does
+    not have that API, recovery waits until it has read or lost all requests. The bound is in
+    docs/decisions/0053-brokers.md.
     """
     hanging: dict[TopicPartition, CausewayError] = {}
     for place, named in target.last_sequences(unsettled).items():
@@ -207,7 +209,7 @@ def _settled_ends(
     moving = set(unsettled) - hanging.keys()
     if moving:
         ends.update(target.log_ends(moving))
-    # Where the log ended at the last look, and at the one before.
+    # The end of the log at the last look, and at the look before.
     looks: dict[TopicPartition, tuple[int, int | None]] = {
         place: (end, None)
         for place, end in ends.items()
@@ -233,8 +235,8 @@ def _settled_ends(
 def _remembered(
     target: Cluster, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, Mapping[int, int] | CausewayError]:
-    """The last sequences by the leaders' memory. None for a leader that cannot be asked, or has
-    forgotten them: then the log shows them."""
+    """The last sequences in the leaders' memory. Empty for a leader that does not have the API:
+    then the log shows them."""
     return {
         place: {} if is_unsupported(answer) else answer
         for place, answer in target.last_sequences(places).items()
@@ -244,7 +246,8 @@ def _remembered(
 def _producers(
     target: Cluster, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
-    """No producers of a leader that cannot be asked: then the log shows them."""
+    """The producers in the leaders' memory. Empty for a leader that does not have the API: then the
+    log shows them."""
     answers = target.active_producers(places) if places else {}
     return {place: () if is_unsupported(each) else each for place, each in answers.items()}
 
@@ -254,7 +257,8 @@ def _unchanged(
     later: Mapping[TopicPartition, tuple[ActiveProducer, ...] | CausewayError],
     ours: Collection[int],
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
-    """`later`, with an error for each partition to which one of `ours` wrote between the two."""
+    """`later`, with an error for each partition to which a producer of `ours` wrote since
+    `earlier`."""
     found = dict(later)
     for place, each in later.items():
         before = earlier[place]
@@ -276,8 +280,8 @@ def _judged(
     producers: Collection[int],
     patient: bool,
 ) -> int | CausewayError | None:
-    """What to believe of a log that ends at `end` and is readable up to `seen`; None where it must
-    be looked at again. Moves `looks` on."""
+    """The settled end of a log that ends at `end` and is readable up to `seen`, or an error. None
+    if another look is needed. Adds this look to `looks`."""
     if isinstance(end, CausewayError):
         return end
     if isinstance(seen, CausewayError):
@@ -294,7 +298,7 @@ def _judged(
         return not_settled(
             place,
             f"its leader holds offsets {seen} to {end - 1}, and too few followers have copied "
-            "them: what was sent may be kept or lost",
+            "them: these records may be kept or lost",
             "look for a follower that is down or behind",
         )
     if stop < start:
@@ -302,7 +306,7 @@ def _judged(
     try:
         grown = raw_batches(target, place, start, stop)
         by_ours = any(BatchHeader.of(raw).producer_id in producers for raw in grown)
-    except CausewayError as error:  # it holds up no other
+    except CausewayError as error:  # it must not hold up other partitions
         return error
     return None if by_ours else stop
 
@@ -317,7 +321,7 @@ def not_settled(place: TopicPartition, cause: str, remedy: str = "", code: int =
 def _leaders(
     cluster: Cluster, expected: Mapping[TopicPartition, str], side: str
 ) -> dict[TopicPartition, PartitionLeader | CausewayError]:
-    """The leader of each partition, whose topic must still bear the expected id."""
+    """The leader of each partition. Its topic must still have the expected id."""
     topics = cluster.metadata({place.topic for place in expected}).topics
     leaders: dict[TopicPartition, PartitionLeader | CausewayError] = {}
     for place, topic_id in expected.items():
