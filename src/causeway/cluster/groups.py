@@ -11,14 +11,22 @@ from functools import partial
 from typing import Any
 
 from kafka.protocol.admin import ListGroupsRequest
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
-from msgspec import Struct
 
 from causeway.cluster.client import GROUP, NAMES_A_REQUEST, ClusterClient
 from causeway.cluster.metadata import by_topic, value_of
 from causeway.errors import BrokerError, CausewayError
 from causeway.model import TopicPartition
-from causeway.wire import Deadline, apis, broker_error, raise_error
+from causeway.wire import (
+    CommitAnswer,
+    CommitOffsets,
+    Committed,
+    Deadline,
+    FetchOffsets,
+    FoundOffsets,
+    apis,
+    broker_error,
+    raise_error,
+)
 
 # A broker answers a connection's requests one at a time, and a commit waits for its replicas.
 COMMITTING_CONNECTIONS = 16
@@ -44,15 +52,6 @@ class GroupListing:
     state: str
     type: str
     protocol_type: str
-
-
-class Committed(Struct, frozen=True, kw_only=True, gc=False):
-    """`offset` is the next one to read; `leader_epoch` that of the record before it, -1 for
-    unknown; `metadata` is the group's own text."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 Offsets = dict[TopicPartition, Committed]
@@ -129,18 +128,8 @@ def _fetch(
             answers = connection.call_in_bulk(
                 groups,
                 NAMES_A_REQUEST,
-                lambda chunk: OffsetFetchRequest(
-                    group_id=chunk[0],
-                    topics=None,  # all of them
-                    groups=[
-                        OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
-                        for group in chunk
-                    ],
-                    require_stable=True,
-                    min_version=apis.OFFSET_FETCH.lowest,
-                    max_version=apis.OFFSET_FETCH.highest,  # later: for members; topics by id
-                ),
-                lambda answer: ((each.group_id, each) for each in answer.groups),
+                FetchOffsets,
+                lambda answer: ((each.group, each) for each in answer.groups),
                 deadline.left(),
             )
     except CausewayError as error:
@@ -148,10 +137,8 @@ def _fetch(
     return {name: _offsets(cluster, name, answer) for name, answer in answers}
 
 
-def _offsets(cluster: ClusterClient, group: str, answer: Any) -> Offsets | CausewayError:
-    parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
-    codes = (answer.error_code, *(part.error_code for _, part in parts))
-    wrong = next((code for code in codes if code and code != _GROUP_ID_NOT_FOUND), 0)
+def _offsets(cluster: ClusterClient, group: str, found: FoundOffsets) -> Offsets | CausewayError:
+    wrong = next((code for code in found.errors if code and code != _GROUP_ID_NOT_FOUND), 0)
     if wrong:
         return broker_error(
             wrong,
@@ -159,15 +146,7 @@ def _offsets(cluster: ClusterClient, group: str, answer: Any) -> Offsets | Cause
             f"group {group} on {cluster}",
             needs=f"DESCRIBE on group {group}",
         )
-    return {
-        TopicPartition(topic, part.partition_index): Committed(
-            offset=part.committed_offset,
-            leader_epoch=part.committed_leader_epoch,
-            metadata=part.metadata or "",
-        )
-        for topic, part in parts
-        if part.committed_offset >= 0
-    }
+    return found.offsets
 
 
 def commit_offsets(
@@ -211,7 +190,7 @@ def _commit(
     deadline: Deadline,
 ) -> dict[str, CommitResults | CausewayError]:
     """Groups whose answers got lost go to `doubtful`."""
-    requests = [_commit_request(group, offsets) for group, offsets in commits.items()]
+    requests = [CommitOffsets(group, offsets) for group, offsets in commits.items()]
     try:
         with cluster.lease(node_id, deadline) as connection:
             try:
@@ -232,19 +211,6 @@ def _commit(
     return results
 
 
-def _commit_request(group: str, offsets: Mapping[TopicPartition, Committed]) -> Any:
-    return OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=commit_topics(
-            OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition, offsets
-        ),
-        min_version=apis.OFFSET_COMMIT.lowest,
-        max_version=apis.OFFSET_COMMIT.highest,  # later ones name topics by id
-    )
-
-
 def commit_topics(partition: Any, offsets: Mapping[TopicPartition, Committed]) -> list[Any]:
     """The offsets in a request whose class for a partition is this."""
     return by_topic(
@@ -262,26 +228,24 @@ def commit_topics(partition: Any, offsets: Mapping[TopicPartition, Committed]) -
 
 
 def _commit_results(
-    cluster: ClusterClient, group: str, answer: Any
+    cluster: ClusterClient, group: str, answer: CommitAnswer
 ) -> CommitResults | CausewayError:
     results: CommitResults = {}
     subject = f"group {group} on {cluster}"
-    for topic in answer.topics:
-        for part in topic.partitions:
-            code, where = part.error_code, TopicPartition(topic.name, part.partition_index)
-            if not code:
-                results[where] = None
-                continue
-            if code in _OF_GROUP:
-                return broker_error(
-                    code,
-                    "commit offsets of",
-                    subject,
-                    "it has members" if code == _UNKNOWN_MEMBER_ID else None,
-                    needs=f"READ on group {group}",
-                )
-            needs = f"READ on topic {topic.name}"
-            results[where] = broker_error(code, f"commit {where} of", subject, needs=needs)
+    for where, code in answer.codes.items():
+        if not code:
+            results[where] = None
+            continue
+        if code in _OF_GROUP:
+            return broker_error(
+                code,
+                "commit offsets of",
+                subject,
+                "it has members" if code == _UNKNOWN_MEMBER_ID else None,
+                needs=f"READ on group {group}",
+            )
+        needs = f"READ on topic {where.topic}"
+        results[where] = broker_error(code, f"commit {where} of", subject, needs=needs)
     return results
 
 

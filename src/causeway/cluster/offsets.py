@@ -86,8 +86,10 @@ def at_leaders(
                     part.partition_index if hasattr(part, "partition_index") else part.partition
                 )
                 tp = TopicPartition(name, number)
-                where = f"{tp} on {cluster}"
-                error = error_in(part, operation, where, f"{needs} on topic {name}")
+                error = None
+                if part.error_code:
+                    where = f"{tp} on {cluster}"
+                    error = error_in(part, operation, where, f"{needs} on topic {name}")
                 yield tp, error or value(tp, part)
 
     def attempt(

@@ -273,7 +273,7 @@ def _commits_of(
         end = ends.get(at)
         if end is None:
             continue
-        offset = min(place.downstream, end)
+        offset = place.downstream if place.downstream < end else end
         if at in unread:
             offset = min(offset, unread[at].offset)
         known = there.get(at)

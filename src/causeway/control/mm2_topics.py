@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Self
 
 from msgspec import Struct
@@ -27,10 +28,10 @@ from causeway.model import TopicPartition
 
 VERSION = 0  # of checkpoints and heartbeats; offset syncs have none
 _LONGEST = 2**15 - 1  # bytes of a text
-_VERSION = struct.Struct(">h")
 _INT = struct.Struct(">i")
-_LONG = struct.Struct(">q")
-_LONGS = struct.Struct(">qq")
+_SYNC = struct.Struct(">qq")
+_OFFSETS = struct.Struct(">hqq")
+_BEAT = struct.Struct(">hq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class OffsetSync:
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
         topic, partition = self.partition
-        return _text(topic) + _INT.pack(partition), _LONGS.pack(self.upstream, self.downstream)
+        return _text(topic) + _INT.pack(partition), _SYNC.pack(self.upstream, self.downstream)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
@@ -68,9 +69,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
         topic, partition = self.partition
-        key = _text(self.group) + _text(topic) + _INT.pack(partition)
-        offsets = _VERSION.pack(VERSION) + _LONGS.pack(self.upstream, self.downstream)
-        return key, offsets + _text(self.metadata)
+        key = _name(self.group) + _name(topic) + _INT.pack(partition)
+        return key, _OFFSETS.pack(VERSION, self.upstream, self.downstream) + _text(self.metadata)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
@@ -107,7 +107,7 @@ class Heartbeat:
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value."""
         key = _text(self.source) + _text(self.target)
-        return key, _VERSION.pack(VERSION) + _LONG.pack(self.timestamp)
+        return key, _BEAT.pack(VERSION, self.timestamp)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
@@ -123,6 +123,9 @@ def _text(value: str) -> bytes:
     if len(text) > _LONGEST:
         raise ProtocolError("write", f"a text of {len(text)} bytes", f"at most {_LONGEST} fit")
     return len(text).to_bytes(2) + text
+
+
+_name = lru_cache(maxsize=4096)(_text)  # each comes again with each partition
 
 
 def _unpack(what: str, kinds: str, data: bytes) -> list[Any]:

@@ -25,7 +25,6 @@ import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from msgspec import structs
@@ -300,7 +299,7 @@ class GroupsBothWays:
             steps = only_treated(counted, progress)
             course = Course.of(progress, outlet)
             courses[at] = MappedCourse(
-                course=course if steps is None else replace(course, transformed=False),
+                course=course if steps is None else course.replace(transformed=False),
                 map=maps[at],
                 problem=problem_of(progress, outlet, logs),
                 becomes=steps_become(steps or (), Topics(at.topic, outlet.topic)),

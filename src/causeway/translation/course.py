@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from msgspec import structs
 
 from causeway.cluster import EARLIEST
 from causeway.control import Commits, GroupCommits, TranslatedOffset
-from causeway.link_topics import Outlet, PartitionProgress, Span
+from causeway.link_topics import Outlet, PartitionProgress, Span, Value
 from causeway.model import ENDED, State, TopicPartition
 from causeway.relay import Sought
 from causeway.translation.values import MappedOffset
@@ -27,8 +26,7 @@ class CourseKey(NamedTuple):
     target: TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class Course(Value):
     """`topic_id`: of the source topic. `placed`: a lane has found the partition's position under
     this leader, so the topics are the same as before. `rewinds`: of the offset maps. `begins`,
     `begun`: see PartitionProgress. `ended`: by a person, so applications write to the target."""

@@ -114,7 +114,7 @@ def mapped_courses(
                 course = Course.of(progress, outlet)
                 found[at].append(
                     MappedCourse(
-                        course=course if steps is None else replace(course, transformed=False),
+                        course=course if steps is None else course.replace(transformed=False),
                         map=maps[outlet.at],
                         shared=outlet.at in shared,
                         problem=problem_of(progress, outlet, logs),

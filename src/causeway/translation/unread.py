@@ -281,7 +281,10 @@ class UnreadRecords:
     ) -> dict[str, dict[TopicPartition, UnreadRange]]:
         """The ranges to look at. `there`: the groups' commits on the target; `ends`: the ends of
         the target's logs. Raises CausewayError."""
-        asked = {at for offsets in places.values() for at in offsets} & self.shared() & ends.keys()
+        shared = self.shared() & ends.keys()
+        if not shared:
+            return {}
+        asked = {at for offsets in places.values() for at in offsets} & shared
         found = self._target.list_offsets(sorted(asked), EARLIEST) if asked else {}
         starts = {at: each.offset for at, each in found.items() if isinstance(each, OffsetAt)}
         ranges: dict[str, dict[TopicPartition, UnreadRange]] = {}

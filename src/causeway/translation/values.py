@@ -77,7 +77,8 @@ class MappedOffset(NamedTuple):
     @property
     def certain(self) -> bool:
         """Whether the next record is there, at exactly this offset."""
-        return self.exact and self.mirrored
+        is_exact = self.why is None or self.why is OffsetNote.GAP
+        return is_exact and self.mirrored and self.offset is not None
 
     @property
     def topic(self) -> str:

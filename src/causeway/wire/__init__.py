@@ -23,6 +23,13 @@ from causeway.wire.fetch import (
     Place,
 )
 from causeway.wire.frames import KEPT_BYTES, Buffers, SendQueue, wait
+from causeway.wire.group_offsets import (
+    CommitAnswer,
+    CommitOffsets,
+    Committed,
+    FetchOffsets,
+    FoundOffsets,
+)
 from causeway.wire.markers import Marker
 from causeway.wire.produce import Part, Produced, Stamped
 from causeway.wire.sockets import user_timeout_of

@@ -34,6 +34,7 @@ from causeway.wire.frames import (
     SocketReader,
     wait,
 )
+from causeway.wire.group_offsets import GroupRequest
 from causeway.wire.sasl import authenticate
 from causeway.wire.sockets import addresses, answered, connect, describe_loss, user_timeout_of
 from causeway.wire.varint import ENDS_TOO_EARLY, bound_kafka_python, ends_too_early, skip_tags
@@ -174,7 +175,7 @@ class Connection:
 
     def call_many(self, requests: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
         """`call`, pipelined: all are sent without waiting; answers in the order of the requests."""
-        frames: list[bytes] = []
+        frames: list[Buffer] = []
         expected: list[tuple[int, Any, int]] = []
         for request in requests:
             highest = request.max_version if request._max_version is None else request._max_version
@@ -213,9 +214,12 @@ class Connection:
             found += list(items(answer)) or [(chunk[0], answer)]
         return found
 
-    def _encode(self, request: Any, version: int) -> tuple[bytes, tuple[int, Any, int]]:
+    def _encode(self, request: Any, version: int) -> tuple[Buffer, tuple[int, Any, int]]:
         """The framed request, and what its answer will be: correlation id, class, version."""
         correlation_id = self.next_correlation_id()
+        if isinstance(request, GroupRequest):
+            frame = request.frame(version, correlation_id, self.client_id_bytes)
+            return frame, (correlation_id, request, version)
         request.API_VERSION = version
         request.with_header(correlation_id=correlation_id, client_id=self.settings.client_id)
         frame = request.encode(header=True, framed=True)

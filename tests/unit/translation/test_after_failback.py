@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -150,9 +149,9 @@ def test_a_group_gets_nothing_if_the_mirror_began_otherwise(
     assert rounds.places(41) == {41: 31}
     begun_by_this = rounds.course
     for begun in (-1, 3):
-        rounds.course = replace(begun_by_this, begun=begun)
+        rounds.course = begun_by_this.replace(begun=begun)
         assert rounds.places(41) == {}, "it was claimed again since"
-    rounds.course = replace(begun_by_this, topic_id="cc" * 16)
+    rounds.course = begun_by_this.replace(topic_id="cc" * 16)
     assert rounds.places(41) == {}, "the topic was recreated"
     rounds.course = begun_by_this
     other.error = UnreachableError("ask", "A")

@@ -112,15 +112,15 @@ SOURCES = [ORDERS, MORE, BILLS]
 _places = st.builds(
     MappedOffset,
     st.just(ROUTED),
-    st.none() | st.integers(0, 30),
+    st.sampled_from([None, *range(30)]),
     st.sampled_from([None, OffsetNote.GAP, OffsetNote.NOT_YET]),
     st.sampled_from([None, "a note"]),
     st.booleans(),
 )
 _courses = st.dictionaries(
     st.tuples(st.sampled_from(SOURCES), st.sampled_from([OWN, OTHER_OWN, ROUTED])),
-    st.dictionaries(st.sampled_from([EARLIEST, 5, 7]), _places),
-    max_size=9,
+    st.fixed_dictionaries({5: _places, 7: _places}, optional={EARLIEST: _places}),
+    min_size=3,
 )
 _groups = st.dictionaries(
     st.sampled_from("gh"), st.dictionaries(st.sampled_from(SOURCES), st.sampled_from([5, 7]))

@@ -1,0 +1,304 @@
+"""OffsetFetch (API 9, versions 2 to 8) and OffsetCommit (API 8, versions 2 to 9), by hand: the
+offsets that groups have committed.
+
+Group sync reads and writes an offset for each group and partition in each round, and an object of
+kafka-python for each of them costs more than the rest of the round (docs/decisions/0077).
+Formats: OffsetFetchRequest.json, OffsetFetchResponse.json, OffsetCommitRequest.json and
+OffsetCommitResponse.json of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from struct import Struct as Layout
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from causeway.model import TopicPartition
+from causeway.records import fast_tuple
+from causeway.wire import apis
+from causeway.wire.varint import put_uvarint, skip_tags, uvarint
+
+_FETCH_IS_FLEXIBLE, _COMMIT_IS_FLEXIBLE = 6, 8
+_SEVERAL_GROUPS = 8  # OffsetFetch
+_NO_MEMBER = -1
+_KEPT_BY_DEFAULT = -1
+
+_HEADER = Layout(">hhi")
+_SHORT, _INT, _LONG = Layout(">h"), Layout(">i"), Layout(">q")
+_OFFSET = Layout(">iq")  # partition and offset
+_OFFSET_AND_EPOCH = Layout(">iqi")
+_ERROR = Layout(">hB")  # and the first byte of the tags
+_RESULT = Layout(">ih")
+_RESULT_AND_TAGS = Layout(">ihB")
+_NO_TAGS = b"\x00"
+_NO_TEXT = b"\x01"  # of a flexible version
+
+_place = fast_tuple(TopicPartition)
+
+
+class Committed(Struct, frozen=True, kw_only=True, gc=False):
+    """`offset` is the next one to read; `leader_epoch` that of the record before it, -1 for
+    unknown; `metadata` is the group's own text."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class FoundOffsets(NamedTuple):
+    """What `group` has committed. `errors`: the error codes of the group and of partitions."""
+
+    group: str
+    offsets: dict[TopicPartition, Committed]
+    errors: Sequence[int]
+
+
+class FoundGroups(NamedTuple):
+    groups: list[FoundOffsets]
+    throttle_time_ms: int
+
+
+class CommitAnswer(NamedTuple):
+    """`codes`: the error code of each partition, 0: done."""
+
+    codes: dict[TopicPartition, int]
+    throttle_time_ms: int
+
+
+class _Places(dict[int, TopicPartition]):
+    """The partitions of a topic: one object for all groups."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def __missing__(self, partition: int) -> TopicPartition:
+        found = self[partition] = TopicPartition(self._topic, partition)
+        return found
+
+
+class GroupRequest:
+    """A request and the reader of its answer, for Connection: it has the names of kafka-python's
+    classes."""
+
+    name: str
+    API_KEY: int
+    max_version: int
+    _min_version: int
+    _max_version: int
+    _flexible: int
+
+    def __init_subclass__(cls, api: apis.Api, flexible: int) -> None:
+        """`flexible`: the first version with short lengths and tags."""
+        cls.name, cls.API_KEY, cls._flexible = api.name, api.key, flexible
+        cls._min_version, cls._max_version, cls.max_version = api.lowest, api.highest, api.highest
+
+    def flexible_version_q(self, version: int) -> bool:
+        return version >= self._flexible
+
+    def frame(self, version: int, correlation_id: int, client_id: bytes) -> bytearray:
+        """The framed request."""
+        out = bytearray(4)
+        out += _HEADER.pack(self.API_KEY, version, correlation_id)
+        out += len(client_id).to_bytes(2) + client_id
+        if self.flexible_version_q(version):
+            out += _NO_TAGS
+        self.put(out, version)
+        out[:4] = (len(out) - 4).to_bytes(4)
+        return out
+
+    def put(self, out: bytearray, version: int) -> None:
+        """Appends the body."""
+        raise NotImplementedError
+
+    def decode(self, data: memoryview, version: int) -> Any:
+        """The answer, from the end of its header on. Raises any error if it is malformed."""
+        raise NotImplementedError
+
+
+class FetchOffsets(GroupRequest, api=apis.OFFSET_FETCH, flexible=_FETCH_IS_FLEXIBLE):
+    """Asks for all that `groups` have committed; before version 8 for one group. The answer has no
+    offsets that a transaction is about to replace."""
+
+    def __init__(self, groups: Sequence[str]) -> None:
+        self._groups = groups
+
+    def put(self, out: bytearray, version: int) -> None:
+        flexible = self.flexible_version_q(version)
+        if version >= _SEVERAL_GROUPS:
+            put_uvarint(out, len(self._groups) + 1)
+        for group in self._groups:
+            _put_text(out, group, flexible)
+            # No list of topics: all.
+            out += b"\x00" if flexible else _INT.pack(-1)
+            if version >= _SEVERAL_GROUPS:
+                out += _NO_TAGS
+        if version >= 7:
+            out.append(1)  # stable offsets only
+        if flexible:
+            out += _NO_TAGS
+
+    def decode(self, data: memoryview, version: int) -> FoundGroups:
+        throttle_ms, at = _throttle(data, version)
+        topics: dict[str, _Places] = {}
+        found: list[FoundOffsets] = []
+        if version < _SEVERAL_GROUPS:
+            offsets, errors, at = _committed(data, at, version, topics)
+            errors.insert(0, *_SHORT.unpack_from(data, at))
+            return FoundGroups([FoundOffsets(self._groups[0], offsets, errors)], throttle_ms)
+        count, at = _count(data, at, flexible=True)
+        for _ in range(count):
+            group, at = _text(data, at, flexible=True)
+            offsets, errors, at = _committed(data, at, version, topics)
+            errors.insert(0, *_SHORT.unpack_from(data, at))
+            at = skip_tags(data, at + _SHORT.size)
+            found.append(FoundOffsets(group, offsets, errors))
+        return FoundGroups(found, throttle_ms)
+
+
+class CommitOffsets(GroupRequest, api=apis.OFFSET_COMMIT, flexible=_COMMIT_IS_FLEXIBLE):
+    """Commits `offsets` for `group`, which has no members."""
+
+    def __init__(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        self._group, self._offsets = group, offsets
+
+    def put(self, out: bytearray, version: int) -> None:
+        flexible = self.flexible_version_q(version)
+        _put_text(out, self._group, flexible)
+        out += _INT.pack(_NO_MEMBER)
+        _put_text(out, "", flexible)
+        if version >= 7:
+            out += b"\x00" if flexible else _SHORT.pack(-1)  # no static member
+        if version <= 4:
+            out += _LONG.pack(_KEPT_BY_DEFAULT)
+        topics: dict[str, list[bytes]] = defaultdict(list)
+        for (topic, partition), one in self._offsets.items():
+            if version >= 6:
+                numbers = _OFFSET_AND_EPOCH.pack(partition, one.offset, one.leader_epoch)
+            else:
+                numbers = _OFFSET.pack(partition, one.offset)
+            if flexible and not one.metadata:
+                topics[topic].append(numbers + _NO_TEXT + _NO_TAGS)
+                continue
+            part = bytearray(numbers)
+            _put_text(part, one.metadata, flexible)
+            topics[topic].append(bytes(part + _NO_TAGS) if flexible else bytes(part))
+        _put_count(out, len(topics), flexible)
+        for topic, parts in topics.items():
+            _put_text(out, topic, flexible)
+            _put_count(out, len(parts), flexible)
+            out += b"".join(parts)
+            if flexible:
+                out += _NO_TAGS
+        if flexible:
+            out += _NO_TAGS
+
+    def decode(self, data: memoryview, version: int) -> CommitAnswer:
+        flexible = self.flexible_version_q(version)
+        throttle_ms, at = _throttle(data, version)
+        codes: dict[TopicPartition, int] = {}
+        topics, at = _count(data, at, flexible)
+        for _ in range(topics):
+            topic, at = _text(data, at, flexible)
+            count, at = _count(data, at, flexible)
+            for _ in range(count):
+                if flexible:
+                    partition, code, tags = _RESULT_AND_TAGS.unpack_from(data, at)
+                    at += _RESULT_AND_TAGS.size
+                    if tags:
+                        at = skip_tags(data, at - 1)
+                else:
+                    partition, code = _RESULT.unpack_from(data, at)
+                    at += _RESULT.size
+                codes[_place((topic, partition))] = code
+            if flexible:
+                at = skip_tags(data, at)
+        return CommitAnswer(codes, throttle_ms)
+
+
+def _committed(
+    data: memoryview, at: int, version: int, topics: dict[str, _Places]
+) -> tuple[dict[TopicPartition, Committed], list[int], int]:
+    """A group's offsets, the error codes of partitions, and the position behind the topics.
+    `topics`: those of other groups in the answer."""
+    flexible, has_epochs = version >= _FETCH_IS_FLEXIBLE, version >= 5
+    numbers = _OFFSET_AND_EPOCH if has_epochs else _OFFSET
+    found: dict[TopicPartition, Committed] = {}
+    errors: list[int] = []
+    count, at = _count(data, at, flexible)
+    for _ in range(count):
+        topic, at = _text(data, at, flexible)
+        places = topics.get(topic) or topics.setdefault(topic, _Places(topic))
+        parts, at = _count(data, at, flexible)
+        for _ in range(parts):
+            found_there = numbers.unpack_from(data, at)
+            at += numbers.size
+            metadata = ""
+            if flexible and data[at] <= 1:  # no text, as nearly always
+                at += 1
+            else:
+                metadata, at = _text(data, at, flexible)
+            if flexible:
+                error, tags = _ERROR.unpack_from(data, at)
+                at += _ERROR.size
+                if tags:
+                    at = skip_tags(data, at - 1)
+            else:
+                (error,) = _SHORT.unpack_from(data, at)
+                at += _SHORT.size
+            if error:
+                errors.append(error)
+            if found_there[1] >= 0:
+                found[places[found_there[0]]] = Committed(
+                    offset=found_there[1],
+                    leader_epoch=found_there[2] if has_epochs else -1,
+                    metadata=metadata,
+                )
+        if flexible:
+            at = skip_tags(data, at)
+    return found, errors, at
+
+
+def _throttle(data: memoryview, version: int) -> tuple[int, int]:
+    """The throttle time of either answer, and the position behind it."""
+    if version < 3:
+        return 0, 0
+    return _INT.unpack_from(data)[0], _INT.size
+
+
+def _count(data: memoryview, at: int, flexible: bool) -> tuple[int, int]:
+    """The length of a list, and the position behind it."""
+    if flexible:
+        count, at = uvarint(data, at)
+        return count - 1, at
+    return _INT.unpack_from(data, at)[0], at + _INT.size
+
+
+def _text(data: memoryview, at: int, flexible: bool) -> tuple[str, int]:
+    """A text, empty if there is none, and the position behind it."""
+    if flexible:
+        size, at = uvarint(data, at)
+        size -= 1
+    else:
+        (size,) = _SHORT.unpack_from(data, at)
+        at += _SHORT.size
+    end = at + max(0, size)
+    return str(data[at:end], "utf-8"), end
+
+
+def _put_count(out: bytearray, count: int, flexible: bool) -> None:
+    if flexible:
+        put_uvarint(out, count + 1)
+    else:
+        out += _INT.pack(count)
+
+
+def _put_text(out: bytearray, value: str, flexible: bool) -> None:
+    text = value.encode()
+    if flexible:
+        put_uvarint(out, len(text) + 1)
+    else:
+        out += _SHORT.pack(len(text))
+    out += text
