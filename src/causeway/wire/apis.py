@@ -1,8 +1,8 @@
 """The APIs of Kafka that Causeway calls, with the versions that it supports.
 
-A broker need not be Apache Kafka, so not its release number but its answer to ApiVersions says
-which APIs it has. Requests take their lowest version from here, and so does the check of a link's
-brokers (control/required_apis.py). Names, keys and versions follow Kafka's message definitions.
+A broker need not be Apache Kafka. So its answer to ApiVersions, not its release number, says which
+APIs it has. Requests have their lowest version from here, and so has the check of a link's brokers
+(control/required_apis.py). Names, keys and versions follow Kafka's message definitions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from causeway.wire import fetch, markers, produce
 from causeway.wire.codes import UNSUPPORTED_VERSION
 
 Versions = Mapping[int, tuple[int, int]]
-"""A broker's versions: by API key, the lowest and the highest one."""
+"""A broker's versions: the lowest and the highest one of each API key."""
 Brokers = Mapping[int | None, Versions]
-"""By node id; None for a broker whose id is not known."""
+"""The versions of each broker, by node id. None is a broker whose id is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """`since`: the feature of version `lowest` that Causeway needs, and earlier versions lack."""
+    """`since`: the feature that Causeway needs and that version `lowest` is the first to have."""
 
     key: int
     name: str
@@ -39,7 +39,7 @@ class Api:
         return max(lowest, self.lowest) <= min(highest, self.highest)
 
     def lacking(self, versions: Versions) -> str:
-        """The rest of the sentence "the broker has …" if `versions` lack the API."""
+        """The rest of the sentence "the broker has …" if `versions` do not have the API."""
         lowest, highest = versions.get(self.key, (0, -1))
         if highest < 0:
             return f"no {self.name} (API {self.key})"
@@ -52,7 +52,8 @@ class Api:
 
 
 def _api(request: Any, lowest: int = 0, highest: int | None = None, since: str = "") -> Api:
-    """The API of a request class of kafka-python. `highest`: None for the class's own."""
+    """The API of a request class of kafka-python. `highest`: None for the class's highest
+    version."""
     return Api(
         key=request.API_KEY,
         name=request.name.removesuffix("Request"),
@@ -62,7 +63,7 @@ def _api(request: Any, lowest: int = 0, highest: int | None = None, since: str =
     )
 
 
-# Lanes write these by hand (fetch.py, produce.py, markers.py).
+# fetch.py, produce.py and markers.py write these messages for lanes, without kafka-python.
 LANE_FETCH: Final = Api(
     key=fetch.API_KEY,
     name="Fetch",
@@ -83,7 +84,7 @@ WRITE_TXN_MARKERS: Final = Api(
     lowest=markers.LOWEST_VERSION,
     highest=markers.HIGHEST_VERSION,
 )
-# From Fetch 13 and Produce 13 on topics go by their ids alone.
+# Fetch 13 and Produce 13, and later versions, name topics only by their ids.
 FETCH: Final = _api(consumer.FetchRequest, 11, 12, "current leader epochs and all codecs")
 PRODUCE: Final = _api(producer.ProduceRequest, 7, 12, "all codecs")
 METADATA: Final = _api(metadata.MetadataRequest, 10, 12, "topic ids")
@@ -128,7 +129,7 @@ REMEDY: Final = f"upgrade the broker; {BROKERS_PAGE} lists the APIs that Causewa
 def unsupported(
     broker: str, key: int, lowest: int, highest: int, versions: Versions
 ) -> BrokerError:
-    """The error for a call of an API of which `broker` has no version `lowest` to `highest`."""
+    """The error for a call of an API if `broker` has none of the versions `lowest` to `highest`."""
     name = _NAMES.get(key, f"API {key}")
     known = _BY_NEED.get((key, lowest))
     since = known.since if known else ""

@@ -1,4 +1,4 @@
-"""Kafka's error codes: their names, which of them may be retried, and the errors that we raise.
+"""Kafka's error codes: their names, whether they may be retried, and the errors that we raise.
 
 Numbers, names and the retriable set are those of `org.apache.kafka.common.protocol.Errors` in
 Kafka 4.3 (retriable: the exception class extends `RetriableException`).
@@ -35,7 +35,7 @@ OFFSET_NOT_AVAILABLE = 78
 INVALID_RECORD = 87
 THROTTLING_QUOTA_EXCEEDED = 89
 
-# kafka-python's table, with Kafka's names where they differ, and the codes that it lacks.
+# kafka-python's table, with Kafka's names if kafka-python's differ, and with missing codes.
 NAMES: Final[dict[int, str]] = {
     **{code: kind.message for code, kind in kafka_errors.items() if code is not None},
     -1: "UNKNOWN_SERVER_ERROR",
@@ -59,10 +59,10 @@ RETRIABLE = frozenset((
 ))
 # fmt: on
 
-# Another producer of the same id has written, or has taken a higher epoch.
+# Another producer with the same id has written, or has a higher epoch.
 OF_A_RIVAL = frozenset((45, 46, 47, 90))
-TOO_LARGE = frozenset((10, 18))  # a batch is larger than its topic takes, or a segment
-# After these the leader, coordinator or controller that we know may be another one by now.
+TOO_LARGE = frozenset((10, 18))  # a batch is larger than its topic accepts, or than a segment
+# After these codes, another broker may be the leader, coordinator or controller.
 STALE_METADATA = frozenset((3, 5, 6, 9, 15, 16, 41, 56, 72, 74, 75, 100, 103))
 
 _RESOURCES = {
@@ -87,7 +87,7 @@ _REMEDIES = {
 
 
 def name(code: int) -> str:
-    """The constant's name, or the number in words for a code newer than this table."""
+    """The name of the constant, or "error code N" for a code that is newer than this table."""
     return NAMES.get(code, f"error code {code}")
 
 
@@ -101,8 +101,8 @@ def broker_error(
 ) -> CausewayError:
     """The error for a response's `code`; `message` is the broker's own text.
 
-    `needs` names the ACL that the request wants ("WRITE on topic A.orders"), for the remedy where
-    the broker says that it is missing.
+    `needs` names the ACL that the request needs ("WRITE on topic A.orders"). It is in the remedy if
+    the broker says that the ACL is missing.
     """
     cause = f"{name(code)}: {message.rstrip('.')}" if message else name(code)
     resource = _RESOURCES.get(code)

@@ -4,8 +4,8 @@
     call    a request and its answer, blocking                       (control work)
     queue, flush, receive    frames, non-blocking, for a poll loop   (lanes)
 
-The socket is non-blocking from the end of the TLS handshake; blocking calls wait with poll. Not
-thread-safe. After an error a connection cannot be used any more: close it.
+The socket is non-blocking after the TLS handshake; blocking calls wait with poll. Not thread-safe.
+After an error the connection cannot be used any more: close it.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from causeway.wire.varint import ENDS_TOO_EARLY, bound_kafka_python, ends_too_ea
 
 bound_kafka_python()
 _API_VERSIONS = 18
-# kafka-python makes the class of an answer's version at its first use, and keeps a weak reference
-# to it: of two threads that ask at once, one could get a dead one.
+# kafka-python makes the class for a version of an answer at its first use, and keeps only a weak
+# reference. If two threads ask at the same time, one of them could get a dead reference.
 _making_classes = threading.Lock()
 
 
 class Connection:
-    """See the module. `host`, `port`: the broker's advertised address; `settings`: the cluster."""
+    """See the module. `host`, `port`: the broker's advertised address. `settings`: the cluster."""
 
     def __init__(self, settings: ClientSettings, host: str, port: int, sock: socket.socket) -> None:
-        """For tests and `open`: takes over a connected, non-blocking socket."""
+        """Takes over a connected, non-blocking socket. Only tests and `open` call this."""
         self.settings = settings
         self.host = host
         self.port = port
         self.socket = sock
         self.client_id_bytes = settings.client_id.encode()
-        # Monotonic time from which to use another connection, or `reauthenticate` this one: nine
-        # tenths of the session's life as the broker states it (KIP-368). None: no limit.
+        # Monotonic. From then on use another connection, or `reauthenticate` this one: nine tenths
+        # of the session's lifetime that the broker states (KIP-368). None if there is no limit.
         self.session_expires_at: float | None = None
-        self.cluster_id: str | None = None  # of the broker's answer; None: unknown
-        self.muted_until = 0.0  # monotonic: until then the broker reads nothing, by a quota
+        self.cluster_id: str | None = None  # from the broker's answer; None if unknown
+        self.muted_until = 0.0  # monotonic: a quota makes the broker read nothing until then
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._outbox = SendQueue(sock)
         self._reader = SocketReader(sock, str(self))
-        self._answered = False  # past ApiVersions: the broker takes our requests
+        self._answered = False  # the broker has answered a request after ApiVersions
         self._closed = False
 
     @classmethod
@@ -79,14 +79,13 @@ class Connection:
         user_timeout_s: float | None = None,
         vet: Callable[[Self, Deadline], None] | None = None,
     ) -> Self:
-        """Connects and authenticates, within `timeout_s` (the settings' connect timeout).
+        """Connects and authenticates within `timeout_s` (by default the connect timeout).
 
-        Tries each address of the name in turn, all of the handshake included. `vet` may refuse the
-        peer at an address by raising UnreachableError.
+        Tries each address of the name in turn, with the whole handshake. `vet` may refuse the peer
+        at an address: it raises UnreachableError.
 
-        `user_timeout_s`: how long the peer may leave bytes of ours untaken before the connection
-        counts as dead; see sockets.connect. Raises UnreachableError (retriable) or
-        AuthenticationError.
+        `user_timeout_s`: how long our bytes may wait for the peer before the connection counts as
+        dead; see sockets.connect. Raises UnreachableError (retriable) or AuthenticationError.
         """
         if timeout_s is None:
             timeout_s = settings.connect_timeout_ms / 1000
@@ -94,7 +93,7 @@ class Connection:
         failures: dict[str, CausewayError] = {}
         found = addresses(settings, host, port)
         for position, address in enumerate(found):
-            # An address that accepts and never answers leaves time for the others.
+            # An address that accepts and never answers must leave time for the others.
             share = Deadline(max(0.001, deadline.left() / (len(found) - position)))
             sock = None
             try:
@@ -133,7 +132,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Resets the connection: what is queued or unsent in the kernel is thrown away."""
+        """Resets the connection. Queued bytes, and unsent bytes in the kernel, are dropped."""
         if not self._closed:
             self._closed = True
             self.socket.close()
@@ -153,7 +152,8 @@ class Connection:
     # -- requests and answers ---------------------------------------------------------------------
 
     def api_version(self, api_key: int, highest: int, lowest: int = 0) -> int:
-        """The highest that the broker has of lowest..highest. Raises BrokerError if none."""
+        """The highest version from `lowest` to `highest` that the broker has. Raises BrokerError if
+        there is none."""
         broker_lowest, broker_highest = self._versions.get(api_key, (0, -1))
         version = min(highest, broker_highest)
         if version < max(lowest, broker_lowest):
@@ -168,13 +168,14 @@ class Connection:
         """Sends an unversioned kafka-python request and returns its decoded response.
 
         The version is the highest that both sides have, within the request's own `min_version` and
-        `max_version`. Only while nothing else is unanswered. Raises UnreachableError (retriable;
-        the request may or may not have been carried out), BrokerError without a common version.
+        `max_version`. Call this only while no other request is unanswered. Raises UnreachableError
+        (retriable; the broker may or may not have executed the request), or BrokerError without a
+        common version.
         """
         return self.call_many([request], timeout_s)[0]
 
     def call_many(self, requests: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
-        """`call`, pipelined: all are sent without waiting; answers in the order of the requests."""
+        """Sends all requests without waiting. Returns the answers in the order of the requests."""
         frames: list[Buffer] = []
         expected: list[tuple[int, Any, int]] = []
         for request in requests:
@@ -201,9 +202,9 @@ class Connection:
         items: Callable[[Any], Iterable[tuple[str, Any]]],
         timeout_s: float,
     ) -> list[tuple[str, Any]]:
-        """The answer for each name: `request` has `most` names in its highest version, and `items`
-        reads the answers. Before that version a request has one name, and the answer is about
-        it."""
+        """Asks about each name. In its highest version, a `request` has up to `most` names, and
+        `items` reads the answers. In earlier versions a request has one name, and the answer is
+        about that name."""
         whole = request([names[0]])
         highest = whole._max_version
         size = most if self.api_version(whole.API_KEY, highest) == highest else 1
@@ -215,7 +216,7 @@ class Connection:
         return found
 
     def _encode(self, request: Any, version: int) -> tuple[Buffer, tuple[int, Any, int]]:
-        """The framed request, and what its answer will be: correlation id, class, version."""
+        """The framed request, and the correlation id, class and version of its answer."""
         correlation_id = self.next_correlation_id()
         if isinstance(request, GroupRequest):
             frame = request.frame(version, correlation_id, self.client_id_bytes)
@@ -261,7 +262,7 @@ class Connection:
         wait(self.socket, write=self.wants_write, timeout_s=deadline.left())
 
     def outlast_throttle(self, seconds: float) -> None:
-        """Has the kernel keep the connection while the broker, by a quota, reads nothing."""
+        """Makes the kernel keep the connection while a quota makes the broker read nothing."""
         option = getattr(socket, "TCP_USER_TIMEOUT", None)
         if option is not None:
             user_timeout_s = seconds + user_timeout_of(self.settings.request_timeout_ms / 1000)
@@ -271,34 +272,34 @@ class Connection:
     # -- frames, for lanes ------------------------------------------------------------------------
 
     def share(self, buffers: Buffers) -> None:
-        """From the next one on, big answers lie in `buffers`."""
+        """Uses memory of `buffers` for big answers, from the next one on."""
         self._reader.buffers = buffers
 
     @property
     def outbox(self) -> SendQueue:
-        """What is queued."""
+        """The bytes that wait to be sent."""
         return self._outbox
 
     def queue(self, buffers: Sequence[Buffer], size: int | None = None) -> None:
-        """Appends to what `flush` sends, uncopied: don't change the buffers until it is sent.
-        `size`: the bytes in them, where that is known."""
+        """Adds buffers for `flush`, without a copy: do not change them until they are sent.
+        `size`: their bytes together, if known."""
         self._outbox.queue(buffers, size)
 
     def flush(self) -> bool:
-        """Sends what the socket takes; True when nothing is left. Raises ConnectionError."""
+        """Sends until the socket is full. True if nothing is left. Raises ConnectionError."""
         return self._outbox.flush()
 
     @property
     def wants_write(self) -> bool:
-        """Whether to poll for writing: something is queued that the socket did not take yet."""
+        """Whether to poll for writing: queued bytes are not in the socket yet."""
         return bool(self._outbox)
 
     def receive(self) -> list[memoryview]:
-        """The complete answers that arrived, in order, none if none; never waits.
+        """Returns the complete answers that have arrived, in order. Never waits.
 
-        Each is a frame after its length: it begins with the correlation id, and does not change.
-        One call reads a few megabytes at most; poll reports when there is more, over TLS too.
-        Raises ConnectionError when the broker is gone.
+        Each answer is a frame without its length. It begins with the correlation id, and its bytes
+        do not change. One call reads a few megabytes at most; poll reports if there is more, also
+        over TLS. Raises ConnectionError if the broker is gone.
         """
         return self._reader.read()
 
@@ -307,7 +308,8 @@ class Connection:
     def reauthenticate(self, *, timeout_s: float | None = None) -> None:
         """Runs the SASL exchange (again) and sets `session_expires_at`.
 
-        Only while nothing is unanswered. Raises AuthenticationError or UnreachableError.
+        Call this only while no request is unanswered. Raises AuthenticationError or
+        UnreachableError.
         """
         if timeout_s is None:
             timeout_s = self.settings.connect_timeout_ms / 1000
@@ -320,7 +322,7 @@ class Connection:
     def _negotiate(self, deadline: Deadline) -> None:
         """Asks for the broker's API versions.
 
-        A broker that does not know our version of the question answers in version 0.
+        A broker that does not know the version of our request answers in version 0.
         """
         response: Any = None
         for version in (3, 0):
@@ -340,7 +342,8 @@ class Connection:
 
 
 def _of_all(failures: Mapping[str, CausewayError]) -> CausewayError:
-    """The error if no address of a name accepted the connection. `failures`: by address."""
+    """The error if no address of a name accepted the connection. `failures`: one for each
+    address."""
     last = list(failures.values())[-1]
     if len(failures) > 1 and isinstance(last, UnreachableError):
         last.cause = "; ".join(f"{ip}: {error.cause}" for ip, error in failures.items())
@@ -348,8 +351,8 @@ def _of_all(failures: Mapping[str, CausewayError]) -> CausewayError:
 
 
 def _decode(frame: memoryview, expected: Sequence[tuple[int, Any, int]], where: str) -> Any:
-    """The response in a frame, which must be the first of `expected`. Skips its header: correlation
-    id, then tags if it is flexible."""
+    """Decodes the response in a frame, which must be the first of `expected`. Skips the header: the
+    correlation id, then tags if the version is flexible."""
     if not expected:
         raise ProtocolError("read an answer", f"from {where}", "it was not asked for")
     correlation_id, kind, version = expected[0]
@@ -376,11 +379,11 @@ _TRIES = 3
 
 
 def round_trip_s(connection: Connection, near_s: float) -> float:
-    """The least of a few tries, or the first that is below `near_s`: a broker that is busy for a
-    moment is not far away.
+    """Measures the round trip to the broker: the least of a few tries, because a broker may be busy
+    for a moment. A try below `near_s` is the last one.
 
-    Asked of the broker itself, because TCP ends at a proxy. Only while nothing is
-    unanswered. Raises UnreachableError, ProtocolError.
+    It is the time of a request, because TCP may end at a proxy. Call this only while no request is
+    unanswered. Raises UnreachableError and ProtocolError.
     """
     least = float("inf")
     for _ in range(_TRIES):

@@ -1,8 +1,8 @@
 """Deadlines of calls, pauses between retries, and waits for quotas.
 
-Since Kafka 2.0, a broker that throttles answers at once, with `throttle_time_ms`, and then reads
-nothing from that connection for that time. It carries out a request over another connection, and
-throttles that one too.
+Since Kafka 2.0, a broker that throttles answers at once, with `throttle_time_ms`. Then it reads
+nothing from that connection for that time. It executes a request over another connection, and
+throttles that connection too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 class Deadline:
-    """A moment on the monotonic clock. `moved_s`: by how much it was moved."""
+    """A moment on the monotonic clock. `moved_s`: the time by which it was moved."""
 
     __slots__ = ("_at", "moved_s", "seconds")
 
@@ -29,7 +29,7 @@ class Deadline:
         self._at = time.monotonic() + seconds
 
     def move(self, seconds: float) -> None:
-        """Move the deadline by a wait that does not count."""
+        """Moves the deadline by a wait that does not count."""
         self.moved_s += seconds
         self._at += seconds
 
@@ -46,7 +46,8 @@ class Deadline:
 
 
 def pause_s(attempt: int) -> float:
-    """Seconds to wait after the `attempt`-th failure (from 0): doubling, jittered by a fifth."""
+    """The seconds to wait after failure number `attempt` (from 0). They double each time, and vary
+    by a fifth."""
     longest: float = min(FIRST_PAUSE_S * 2 ** min(attempt, 16), LONGEST_PAUSE_S)
     return longest * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, guards nothing
 
@@ -55,12 +56,12 @@ MOST_WAIT_S: Final = 120.0  # the most that one call waits because of quotas
 
 
 def throttle_s(answer: Any) -> float:
-    """The throttle time of an answer in seconds; 0: none."""
+    """The throttle time of an answer in seconds; 0 if it is not throttled."""
     return (getattr(answer, "throttle_time_ms", 0) or 0) / 1000
 
 
 def throttled_text(seconds: float) -> str:
-    """The reason, for people."""
+    """The text for people."""
     return f"throttled by quota for {max(1, round(seconds))} s"
 
 
@@ -71,12 +72,13 @@ class QuotaWaits:
         self._until: dict[tuple[int, int], float] = {}  # by broker and API key, monotonic
 
     def note(self, node_id: int, api_key: int, answer: Any) -> None:
-        """Note the throttle time of the broker's `answer` to such a request."""
+        """Notes the throttle time of the broker's `answer` to a request of this API."""
         if seconds := throttle_s(answer):
             self._until[node_id, api_key] = time.monotonic() + seconds
 
     def left_s(self, api_key: int, node_id: int | None = None) -> float:
-        """For how long such requests are throttled, at any broker if None; 0: not at all."""
+        """How long requests of this API are throttled at the broker, or at any broker if None; 0 if
+        they are not."""
         until = (
             end
             for (node, key), end in list(self._until.items())
@@ -85,8 +87,8 @@ class QuotaWaits:
         return max(0.0, max(until, default=0.0) - time.monotonic())
 
     def wait_s(self, node_id: int, api_key: int, deadline: Deadline) -> float:
-        """How long to wait before such a request; `deadline` moves by that time. Raises BrokerError
-        if that would take too long."""
+        """How long to wait before a request of this API. `deadline` moves by that time. Raises
+        BrokerError if the wait would be too long."""
         left = self.left_s(api_key, node_id)
         if deadline.moved_s + left > MOST_WAIT_S:
             operation, subject = "send a request to", f"broker {node_id}"

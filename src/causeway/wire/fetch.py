@@ -1,8 +1,9 @@
-"""The Fetch request and response (API 1, versions 12 and 13), walked by hand over memoryviews.
+"""Writes the Fetch request and reads its response (API 1, versions 12 and 13), without
+kafka-python.
 
-One of the two hot messages. Version 13 names topics by id, so a broker refuses a recreated topic
-instead of reading it as the old one; version 12 (before Kafka 3.1) names topics by name.
-Formats: FetchRequest.json and FetchResponse.json of Apache Kafka.
+Fetch and Produce are the two messages that must be fast. Version 13 names topics by id: if a topic
+was recreated, the broker refuses instead of reading it as the old one. Version 12 (before Kafka
+3.1) names topics by name. Formats: FetchRequest.json and FetchResponse.json of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _DIVERGING_EPOCH_TAG = 0
 SESSION_ERRORS = frozenset({70, 71, 106})  # id not found, wrong epoch, topic id changed
 
 
-Place = tuple[bytes, int]  # topic, as the version names it, and partition
+Place = tuple[bytes, int]  # topic (id or name, by version) and partition
 
 
 class FetchPosition(NamedTuple):
-    """Where to read one partition. `topic`, by version: its id's 16 bytes
-    (13) or its name in UTF-8 (12). `leader_epoch`: of the broker as a leader; -1: any.
-    `last_epoch`: leader epoch of the record before `offset`."""
+    """Where to read one partition. `topic`: the 16 bytes of its id (version 13), or its name in
+    UTF-8 (version 12). `leader_epoch`: the epoch that the broker must lead in; -1 for any.
+    `last_epoch`: the leader epoch of the record before `offset`."""
 
     topic: bytes
     partition: int
@@ -52,17 +53,17 @@ class FetchPosition(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The newest leader epoch that the broker has an entry for and that is not above the asked one,
-    and the offset at which the next epoch begins (or the log ends)."""
+    """`epoch`: the newest leader epoch that is not above the epoch in the request, and for which
+    the broker has an entry. `offset`: where the next epoch begins, or the log ends."""
 
     epoch: int
     offset: int
 
 
 class Fetched(NamedTuple):
-    """One partition of a response. `records` is a view into the response's frame.
-    `diverging` is set if the broker's log has no entry for the cursor's `last_epoch`, or if that
-    epoch ends below the cursor: see `EpochEnd`."""
+    """One partition of a response. `records` is a view of the response's frame. `diverging` is set
+    if the broker's log has no entry for the `last_epoch` in the request, or if that epoch ends
+    below the requested offset: see `EpochEnd`."""
 
     topic: bytes
     partition: int
@@ -77,10 +78,10 @@ class Fetched(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """An incremental fetch session (KIP-227): after the first request only changes are named, so an
-    idle partition costs nothing.
+    """An incremental fetch session (KIP-227). After the first request, a request has only changes,
+    so an idle partition costs nothing.
 
-    `version` is the negotiated one. `build` then `parse` alternate, one request at a time.
+    `version`: the version of the API. Call `build` and `parse` in turn, one request at a time.
     """
 
     version: int
@@ -89,21 +90,19 @@ class FetchSession:
     min_bytes: int
     max_bytes: int
     read_committed: bool
-    throttle_ms: int = (
-        0  # of the last answer: the broker reads no request for this long, by a quota
-    )
+    throttle_ms: int = 0  # of the last answer: a quota makes the broker read nothing for this time
     _id: int = 0
     _epoch: int = 0
     _cursors: dict[Place, FetchPosition] = field(default_factory=dict)
-    _news: dict[Place, None] = field(default_factory=dict)  # since the last request
-    _gone: dict[Place, None] = field(default_factory=dict)
+    _news: dict[Place, None] = field(default_factory=dict)  # changed since the last request
+    _gone: dict[Place, None] = field(default_factory=dict)  # left since the last request
 
     def __len__(self) -> int:
-        """How many partitions are read."""
+        """The number of partitions that are read."""
         return len(self._cursors)
 
     def read(self, cursor: FetchPosition) -> None:
-        """From the next request on, read this partition there."""
+        """Reads this partition at this position from the next request on."""
         place = cursor.topic, cursor.partition
         if self._cursors.get(place) != cursor:
             self._cursors[place] = cursor
@@ -111,19 +110,20 @@ class FetchSession:
             self._gone.pop(place, None)
 
     def leave(self, place: Place) -> None:
-        """Leaves it out from the next request on."""
+        """Leaves this partition out from the next request on."""
         if self._cursors.pop(place, None) is not None:
             self._news.pop(place, None)
             self._gone[place] = None
 
     def asked(self, place: Place) -> int | None:
-        """The offset that the last request asked for, where `read` was not called since."""
+        """The offset of the partition in the last request, if `read` was not called since; None if
+        it is not read."""
         cursor = self._cursors.get(place)
         return None if cursor is None else cursor.offset
 
     def build(self, correlation_id: int, *, wait_ms: int) -> bytes:
-        """A framed request, which waits at the broker for up to `wait_ms`."""
-        if self._epoch == 0:  # a new session knows nothing
+        """Returns a framed request, which waits at the broker for up to `wait_ms`."""
+        if self._epoch == 0:  # a new session needs all partitions
             changed, forgotten = list(self._cursors.values()), []
         else:
             changed = [self._cursors[place] for place in self._news]
@@ -176,8 +176,8 @@ class FetchSession:
         return bytes(out)
 
     def parse(self, frame: memoryview) -> tuple[int, list[Fetched]]:
-        """The response's error code and its partitions. Any error starts a new session. Raises
-        ProtocolError."""
+        """Returns the response's error code and its partitions. After any error a new session
+        begins. Raises ProtocolError."""
         try:
             return self._parse(frame)
         except ENDS_TOO_EARLY as error:
@@ -196,7 +196,7 @@ class FetchSession:
         return error, list(self._partitions(frame, at))
 
     def reset(self) -> None:
-        """The next request is a full one that asks for a new session."""
+        """Makes the next request a full one, which asks for a new session."""
         self._id, self._epoch = 0, 0
 
     def _put_topic(self, out: bytearray, topic: bytes) -> None:

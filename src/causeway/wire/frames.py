@@ -1,19 +1,18 @@
-"""Bytes in and out of one non-blocking socket, with as few copies and system calls as it allows.
+"""Sends and receives bytes over one non-blocking socket, with few copies and system calls.
 
     queue -> [memoryview, ...] -> sendmsg                     SendQueue
     recvmsg_into([rest of a big frame, scratch]) -> frames    SocketReader
 
-A frame is a 4-byte big-endian length and as many bytes. Small frames arrive many to a read, in a
-scratch buffer, and are copied from there; a frame that does not fit is given a buffer of its full
-size as soon as its length is known, and the kernel writes the rest straight into that.
-Over TLS the same, with one buffer a read, and small buffers joined to full TLS records before they
-are sent.
+A frame is a length (4 bytes, big-endian) and that number of bytes. One read brings many small
+frames into a scratch buffer, from which they are copied. A frame that is larger gets a buffer of
+its full size as soon as its length is known, and the kernel writes the rest directly into it. With
+TLS, a read has one buffer, and small buffers are joined to full TLS records before they are sent.
 
-A length is only a claim: what one read takes, and what a frame may have, are small until the reader
-is set to trust its peer, and the kernel finds the pages of a very big frame as they are written.
+The length may be wrong. So reads and frames must be small until the peer has authenticated itself,
+and the pages of a very big frame are allocated only when bytes are written to them.
 
-Memory for frames is used again once no view is left. New memory costs as much as a copy: the
-kernel finds its pages, and clears them twice.
+The memory of a frame is used again when no view of it is left. New memory costs as much as a copy,
+because the kernel has to find and clear its pages.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from weakref import WeakSet
 from causeway.errors import AuthenticationError, ProtocolError
 
 SPARE_BYTES: Final = 41 * 1024 * 1024  # the largest buffer that is kept
-KEPT_BYTES: Final = 40 * 1024 * 1024  # of free buffers, unless more is wanted
-_WASTE: Final = 4  # a buffer so many times too large waits for something larger
+KEPT_BYTES: Final = 40 * 1024 * 1024  # the size of free buffers that are kept by default
+_WASTE: Final = 4  # a buffer that is more than this many times too large is not used
 
 
 class Buffers:
-    """Not thread-safe. Several connections of one thread may share them. `kept_bytes`: how much
-    free memory is kept."""
+    """Memory for frames. Not thread-safe. Several connections of one thread may share it.
+    `kept_bytes`: how much free memory is kept."""
 
     def __init__(self) -> None:
         self.kept_bytes = KEPT_BYTES
@@ -48,12 +47,12 @@ class Buffers:
 
     @property
     def held_bytes(self) -> int:
-        """The size of buffers with a view left, also of a small part."""
+        """The size of all buffers that have a view left, even if it is small."""
         kept = sum(len(buffer) for buffer in self._kept if not _is_free(buffer))
         return kept + sum(len(buffer) for buffer in self._large)
 
     def room(self, size: int) -> memoryview:
-        """`size` bytes without any other view."""
+        """Returns `size` bytes of memory that have no other view."""
         if size > SPARE_BYTES:
             large = mmap.mmap(-1, size)
             self._large.add(large)
@@ -64,12 +63,13 @@ class Buffers:
                 return memoryview(buffer)[:size]
         self.give_back(self.kept_bytes - size)
         buffer = bytearray(max(size, min(SPARE_BYTES, size + size // 8)) + 1)
-        buffer.pop()  # so that `_is_free` need not move it
-        self._kept.append(buffer)  # the next frame may be somewhat larger
+        buffer.pop()  # this leaves room for `append` in `_is_free`, which then moves no bytes
+        self._kept.append(buffer)  # it is larger than `size`, because the next frame may be, too
         return memoryview(buffer)[:size]
 
     def give_back(self, left: int | None = None) -> None:
-        """Frees what is free beyond `left` bytes (`kept_bytes`), the smallest buffers first."""
+        """Gives free buffers back, the smallest first, until `left` bytes (`kept_bytes`) are
+        free."""
         left = self.kept_bytes if left is None else left
         free = sorted(filter(_is_free, self._kept), key=len)
         kept = sum(map(len, free))
@@ -94,39 +94,39 @@ def _is_free(buffer: bytearray) -> bool:
 SCRATCH_BYTES = 64 * 1024
 TLS_RECORD_BYTES = 16 * 1024
 MAX_FRAME_BYTES = 1 << 30
-# Of a peer that has not authenticated itself: ApiVersions and SASL need about one.
+# The limit for a peer that has not authenticated itself. ApiVersions and SASL need about 1 kB.
 STRANGERS_FRAME_BYTES = 16 * 1024
-# One read call stops here, so that a fast connection can't starve its neighbours in a loop.
+# One call of `read` takes no more, so a fast connection cannot hold up the others of its loop.
 READ_BUDGET_BYTES = 16 * 1024 * 1024
 AWAITED_BYTES = 8 * 1024 * 1024
-# The kernel takes at most this many buffers a call, and hardly ever more than these bytes.
+# The kernel accepts at most this number of buffers in a call, and rarely more than these bytes.
 MAX_VECTORS = 1024
 SEND_BYTES = 4 * 1024 * 1024
 
-# The start of a TLS 1.x alert; as a length it would be 352 MB.
+# A TLS 1.x alert begins so. As a length it would mean 352 MB.
 _TLS_ALERT = b"\x15\x03"
 _LENGTH = Struct(">I")
 
-Buffer = bytes | bytearray | memoryview  # a memoryview is of single bytes
+Buffer = bytes | bytearray | memoryview  # the items of a memoryview are single bytes
 
 
 def wait(sock: socket.socket, *, write: bool, timeout_s: float) -> bool:
-    """Sleeps until the socket can be read (or written, if asked); false when time ran out."""
+    """Sleeps until the socket can be read (or written, with `write`). False if the time is over."""
     poll = select.poll()
     poll.register(sock, select.POLLIN | (select.POLLOUT if write else 0))
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
 
 def lost(error: OSError) -> ConnectionError:
-    """Any socket or TLS failure as a ConnectionError, with its own text."""
+    """A failure of a socket or of TLS as a ConnectionError with the same text."""
     if isinstance(error, ConnectionError):
         return error
     return ConnectionAbortedError(error.errno or 0, error.strerror or str(error))
 
 
 class SendQueue:
-    """Bytes that wait to be sent, `size` in all. Buffers are not copied: do not change them until
-    `flush` is done."""
+    """The bytes that wait to be sent; `size` is their number. Buffers are not copied: do not change
+    them until `flush` returns True."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.size = 0
@@ -138,16 +138,17 @@ class SendQueue:
         return bool(self._queue)
 
     def queue(self, buffers: Sequence[Buffer], size: int | None = None) -> None:
-        """`size`: of all of them, where that is known."""
+        """`size`: the bytes of all `buffers`, if known."""
         self._queue.extend(filter(len, buffers))
         self.size += sum(map(len, buffers)) if size is None else size
 
     def waiting(self) -> Iterator[Buffer]:
-        """The queued buffers without the first one, of which a part may be sent."""
+        """The queued buffers without the first one, which may be partly sent."""
         return islice(self._queue, 1, None)
 
     def copy_out(self, lies_in: Container[int]) -> None:
-        """Copies queued views (without the first one) out of these objects, given by `id`."""
+        """Copies queued views, except the first one, out of these objects. `lies_in` has their
+        `id`."""
         queue = self._queue
         for at in range(1, len(queue)):
             part = queue[at]
@@ -155,7 +156,7 @@ class SendQueue:
                 queue[at] = bytes(part)
 
     def flush(self) -> bool:
-        """Sends what the socket takes. True when nothing is left. Raises ConnectionError."""
+        """Sends until the socket is full. True if nothing is left. Raises ConnectionError."""
         try:
             return self._flush_tls() if self._tls else self._flush_plain()
         except OSError as error:
@@ -184,9 +185,9 @@ class SendQueue:
         return True
 
     def _first(self) -> tuple[list[Buffer], int]:
-        """The buffers for one call if more are queued than it takes, and their size."""
+        """The buffers for one call, and their size, if more are queued than one call accepts."""
         queue = self._queue
-        # So many hold SEND_BYTES, if all are alike; what the socket leaves is counted again.
+        # This number of buffers has SEND_BYTES if all are equal. The next call takes the others.
         most = min(MAX_VECTORS, 2 + len(queue) * SEND_BYTES // self.size)
         vectors = list(islice(queue, most))
         ends = list(accumulate(map(len, vectors)))
@@ -199,7 +200,7 @@ class SendQueue:
             if len(queue[0]) < TLS_RECORD_BYTES and len(queue) > 1:
                 self._join()
             try:
-                # After SSLWantWrite OpenSSL insists on the same bytes again: the head stays.
+                # After SSLWantWrite, OpenSSL must get the same bytes again: the first buffer stays.
                 sent = self._sock.send(queue[0])
             except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return False
@@ -208,7 +209,7 @@ class SendQueue:
         return True
 
     def _join(self) -> None:
-        """Makes the head one full TLS record, of the small buffers it begins with."""
+        """Joins the small buffers at the front of the queue to one full TLS record."""
         record = bytearray()
         queue = self._queue
         while queue and len(record) < TLS_RECORD_BYTES:
@@ -229,29 +230,29 @@ class SendQueue:
 
 
 class SocketReader:
-    """Cuts received bytes into frames: memoryviews of bytes that do not change while one is held.
-    Small frames of one read share read-only memory; big ones lie in `buffers`."""
+    """Cuts received bytes into frames: memoryviews, whose bytes do not change while the view
+    exists. Small frames of one read share read-only memory. Big frames are in `buffers`."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
-        """`peer`: for errors."""
+        """`peer`: the name of the broker in errors."""
         self._peer = peer
         self._sock = sock
         self._ssl = sock if isinstance(sock, ssl.SSLSocket) else None
         self.buffers = Buffers()  # for big frames
-        self.limit = MAX_FRAME_BYTES  # of one frame, and of one read where that is less
+        self.limit = MAX_FRAME_BYTES  # of one frame; also of one read, if READ_BUDGET_BYTES is more
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._kept = 0  # bytes of an unfinished length at the scratch's start
-        self._rest: memoryview | None = None  # where the rest of an unfinished frame goes
+        self._rest: memoryview | None = None  # the memory for the rest of an unfinished frame
         self._frame = memoryview(b"")
         self._awaited = 1
         self._first = True
 
     def read(self) -> list[memoryview]:
-        """The frames that are complete now.
+        """Returns the frames that are complete now.
 
-        Raises ConnectionError when the peer is gone, but only after every frame that arrived before
-        was handed out, ProtocolError for a length that can't be one, and AuthenticationError where
-        a TLS alert comes first.
+        Raises ConnectionError if the peer is gone, but first returns all frames that arrived
+        before. Raises ProtocolError for an impossible length, and AuthenticationError if a TLS
+        alert comes first.
         """
         frames: list[memoryview] = []
         budget = min(READ_BUDGET_BYTES, self.limit)
@@ -282,16 +283,16 @@ class SocketReader:
                 frames.append(self._frame)
                 self._frame = memoryview(b"")
                 self._cut(extra, frames)
-            # A short read has emptied a plain socket; TLS hands out a record at a time.
+            # A short read has emptied a plain socket. A TLS socket returns one record at a time.
             if self._ssl is None and got < asked:
                 break
         self._await(0 if self._rest is None else self._rest.nbytes)
         return frames
 
     def _await(self, rest: int) -> None:
-        """Has poll report a big frame's rest once much is here, not with each packet. The
-        kernel reports at once if the peer is gone, or its buffer is full."""
-        if self._ssl is not None:  # which may hold a part of a record, and takes more of the socket
+        """Makes poll report the rest of a big frame when much has arrived, not for each packet. If
+        the peer is gone or the kernel's buffer is full, the kernel reports at once."""
+        if self._ssl is not None:  # OpenSSL may already have a part of a record
             rest -= TLS_RECORD_BYTES
         much = min(rest, AWAITED_BYTES) if rest >= SCRATCH_BYTES else 1
         if much != self._awaited:
@@ -309,9 +310,10 @@ class SocketReader:
         return self._sock.recv_into(self._rest)
 
     def _cut(self, end: int, frames: list[memoryview]) -> None:
-        """Takes the frames from scratch[:end], and keeps or moves an unfinished one."""
+        """Takes the frames from scratch[:end]. Keeps an unfinished length, or moves the begin of an
+        unfinished frame to its own buffer."""
         scratch = self._scratch
-        here: memoryview | None = None  # a copy, for small frames
+        here: memoryview | None = None  # a copy of the scratch for small frames
         at = 0
         self._kept = 0
         while end - at >= 4:

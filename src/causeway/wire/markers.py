@@ -1,15 +1,16 @@
-"""The WriteTxnMarkers request and response (API 27, version 1), written by hand.
+"""Writes the WriteTxnMarkers request and reads its response (API 27, version 1).
 
 A marker takes one offset of its partition, and no consumer sees it. It has no sequence, so the
 broker appends a repeated marker again. It refuses a marker with a lower epoch than the producer has
 in the partition. After a marker with a higher epoch, the producer's next batch has sequence 0.
 
-A broker never answers a request (2.8 to 4.3) in which it knows one partition and, behind that, does
-not know another one, for example a deleted one. Lanes look for that after some seconds.
+If a request has a partition that the broker knows and, behind it, one that the broker does not know
+(for example a deleted one), the broker never answers (2.8 to 4.3). Lanes look for that after some
+seconds.
 
-Needs CLUSTER_ACTION on the cluster; since Kafka 3.8 ALTER on the cluster also does.
-Formats: WriteTxnMarkersRequest.json and WriteTxnMarkersResponse.json of Apache Kafka. Version 0
-left Kafka with 4.0. Version 2 only adds a transaction version, which is 0 by default.
+The request needs CLUSTER_ACTION on the cluster; since Kafka 3.8, ALTER on the cluster is enough.
+Formats: WriteTxnMarkersRequest.json and WriteTxnMarkersResponse.json of Apache Kafka. Kafka 4.0
+removed version 0. Version 2 only adds a transaction version, which is 0 by default.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NO_TAGS = b"\x00"
 _CORRELATION_ID_BYTES = 4
 
 Marked = tuple[int, bytes, int]
-"""Producer id, topic, and partition of markers."""
+"""The producer id, topic and partition of markers."""
 
 
 class Marker(NamedTuple):
@@ -53,8 +54,8 @@ class Marker(NamedTuple):
 def build(
     correlation_id: int, version: int, client_id: bytes, markers: Sequence[Marker]
 ) -> tuple[list[Buffer], int]:
-    """A framed request: buffers in order, and how many bytes they hold. The broker appends the
-    markers of a partition in this order."""
+    """Returns the buffers of a framed request, in order, and their number of bytes. The broker
+    appends the markers of a partition in this order."""
     head = bytearray(_HEADER.size)
     head += client_id
     head += _NO_TAGS
@@ -79,7 +80,7 @@ def _entry(marker: Marker) -> bytes:
 
 
 def parse(frame: memoryview) -> tuple[int, dict[Marked, int]]:
-    """The correlation id of a response, and an error code for each producer and partition.
+    """Returns the correlation id of a response, and an error code for each producer and partition.
 
     Brokers answer once for all entries of a producer in a partition, with the code of the entry
     that was done last. So 0 does not prove that they appended each of several markers. The end of

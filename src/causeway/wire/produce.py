@@ -1,9 +1,10 @@
-"""The Produce request and response (API 0, versions 9 to 13), written by hand.
+"""Writes the Produce request and reads its response (API 0, versions 9 to 13), without
+kafka-python.
 
-The other hot message. The request is a list of buffers for `sendmsg`: payloads are never copied.
-Version 13 names topics by id, so a recreated topic refuses records for the old one.
-A request holds a partition once, with one batch (a broker loses a second one in silence).
-Formats: ProduceRequest.json and ProduceResponse.json of Apache Kafka.
+The request is a list of buffers for `sendmsg`: payloads are never copied. Version 13 names topics
+by id: if a topic was recreated, the broker refuses records for the old one. A request must have a
+partition only once, with one batch: the broker would silently lose a second one. Formats:
+ProduceRequest.json and ProduceResponse.json of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -25,23 +26,24 @@ WITH_IDS = 13
 _HEADER = Struct(">hhi")
 _ANSWER = Struct(">iBB")  # correlation id, no tags, and up to 126 topics
 _INDEX = Struct(">i")
-_INDEX_AND_SIZE = Struct(">iBBB")  # of three bytes, as most batches have it
+_INDEX_AND_SIZE = Struct(">iBBB")  # the size has three bytes, as for most batches
 _ACKS_ALL_AND_TIMEOUT = Struct(">hi")
-# Index, error, base offset, append time, not the log's start, and what follows.
+# Index, error, base offset, append time; skips the log's start; the next three bytes.
 _RESULT = Struct(">ihqq8x3s")
 _ALL = -1
 _NO_TAGS = b"\x00"
 _NOTHING_MORE = b"\x01\x00\x00"  # no errors of single records, no message, no tags
 
 
-Part = tuple[bytes, int]  # topic (the id's 16 bytes in version 13, else the name), and partition
+Part = tuple[bytes, int]  # topic (version 13: the 16 bytes of its id; before: name), partition
 Stamped = tuple[bytes, int, bytes, bytes | memoryview]
 """A Part and its batch: 61 bytes of header, and the payload."""
 
 
 class Produced(NamedTuple):
-    """`append_time` is -1, except for a LogAppendTime topic and, on every broker since 1.0, for a
-    batch that was there already: then it is the time of the batch in the log."""
+    """The result of one batch. `append_time` is -1, with two exceptions: for a LogAppendTime topic,
+    and for a batch that was already in the log (brokers since 1.0), it is the time of the batch in
+    the log."""
 
     error: int
     base_offset: int
@@ -50,8 +52,7 @@ class Produced(NamedTuple):
 
 
 class Response(NamedTuple):
-    """`throttle_ms`: how long the broker will read nothing more from the connection, for a
-    quota."""
+    """`throttle_ms`: for this time, a quota makes the broker read nothing from the connection."""
 
     correlation_id: int
     results: dict[Part, Produced]
@@ -68,7 +69,8 @@ def build(
     timeout_ms: int,
     batches: Sequence[Stamped],
 ) -> tuple[list[Buffer], int]:
-    """A framed request with acks=all: buffers in order, and how many bytes they hold."""
+    """Returns the buffers of a framed request with acks=all, in order, and their number of
+    bytes."""
     by_topic: dict[bytes, list[Stamped]] = {}
     for batch in batches:
         if (topic := batch[0]) in by_topic:
@@ -83,7 +85,7 @@ def build(
         between += _topic(version, topic, len(partitions))
         for _, partition, header, payload in partitions:
             size = len(header) + len(payload) + 1
-            if 1 << 14 <= size < 1 << 21:  # as `_uvarint` would, for most
+            if 1 << 14 <= size < 1 << 21:  # most batches: the same bytes as from `_uvarint`
                 place = _INDEX_AND_SIZE.pack(
                     partition, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14
                 )
@@ -100,7 +102,7 @@ def build(
 
 @lru_cache(maxsize=256)
 def _head(version: int, client_id: bytes, timeout_ms: int, topics: int) -> bytes:
-    """The start of requests over a connection, without size and correlation id."""
+    """The beginning of a connection's requests, without size and correlation id."""
     return b"".join(
         (
             bytes(4),
@@ -127,7 +129,7 @@ def _uvarint(number: int) -> bytes:
 
 
 def parse(frame: memoryview, version: int) -> Response:
-    """A response's frame. Raises ProtocolError."""
+    """Reads the frame of a response. Raises ProtocolError."""
     try:
         return _parse(frame, version)
     except ENDS_TOO_EARLY as error:
@@ -162,7 +164,7 @@ def _parse(frame: memoryview, version: int) -> Response:
 
 
 def _message(frame: memoryview, at: int) -> tuple[str, int]:
-    """Of a partition's result, and the place after its tags."""
+    """The message in a partition's result, and the position after the result's tags."""
     details, at = uvarint(frame, at)
     for _ in range(details - 1):
         at += _INDEX.size

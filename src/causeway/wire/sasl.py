@@ -24,11 +24,11 @@ def authenticate(
     call: Callable[[Any, float], Any],
     deadline: Deadline,
 ) -> float:
-    """The SASL exchange. Returns the session's lifetime in seconds, 0 for no limit.
+    """Runs the SASL exchange. Returns the session's lifetime in seconds, 0 for no limit.
 
-    `peer`: the broker, for errors; `call` sends a request and waits for its answer. Raises
-    AuthenticationError with the broker's text, UnreachableError if the broker is gone or, for a
-    while, takes no more connections.
+    `peer`: the name of the broker in errors. `call` sends a request and waits for its answer.
+    Raises AuthenticationError with the broker's text. Raises UnreachableError if the broker is
+    gone, or accepts no more connections for a while.
     """
 
     def failed(cause: str, remedy: str) -> AuthenticationError:
@@ -59,7 +59,7 @@ def authenticate(
         try:
             mechanism.receive(bytes(answer.auth_bytes))
         except (ValueError, KeyError, IndexError):
-            # SCRAM proves the broker, too: a wrong signature means it does not know the password.
+            # SCRAM also checks the broker: with a wrong signature it does not know the password.
             cause = f"the broker's side of {name} is wrong"
             raise failed(cause, "is it the broker it claims to be?") from None
     if not mechanism.is_authenticated():

@@ -1,4 +1,4 @@
-"""Opens sockets: TCP, its options, TLS, and the errors with cause and remedy."""
+"""Opens sockets: TCP with its options, TLS, and errors with a cause and a remedy."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from causeway.wire.deadline import Deadline
 from causeway.wire.frames import lost
 
 _CONNECT = "connect to"
-_TLS_ENDS = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # which of them depends on Python's release
+_TLS_ENDS = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # Python's release decides which is raised
 
 
 class SocketAddress(NamedTuple):
-    """One of the addresses of a host name, as `socket.socket` and `connect` take it."""
+    """One address of a host name, in the form that `socket.socket` and `connect` need."""
 
     family: int
     kind: int
@@ -31,13 +31,13 @@ class SocketAddress(NamedTuple):
         return str(self.at[0])
 
 
-# By host and port, the address at which a connection last opened. It is tried first the next time,
-# so that a dead address costs its share of the time only once.
+# By host and port, the address to which a connection was last opened. It is tried first the next
+# time, so a dead address costs its share of the time only once.
 _answered: dict[tuple[str, int], SocketAddress] = {}
 
 
 def addresses(settings: ClientSettings, host: str, port: int) -> list[SocketAddress]:
-    """All addresses of the name, at least one. Raises UnreachableError."""
+    """Returns all addresses of the name, at least one. Raises UnreachableError."""
     subject = f"{settings.alias} {host}:{port}"
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -57,7 +57,7 @@ def addresses(settings: ClientSettings, host: str, port: int) -> list[SocketAddr
 
 
 def answered(host: str, port: int, address: SocketAddress) -> None:
-    """Remembers `address`: it is tried first from now on."""
+    """Remembers `address`, which is tried first from now on."""
     _answered[host, port] = address
 
 
@@ -69,14 +69,14 @@ def connect(
     deadline: Deadline,
     user_timeout_s: float | None = None,
 ) -> socket.socket:
-    """A connected, non-blocking socket, TLS done where the protocol has it.
+    """Returns a connected, non-blocking socket, after the TLS handshake if the protocol has TLS.
 
-    `address` is one of those of `host`. Raises UnreachableError or AuthenticationError.
+    `address` is an address of `host`. Raises UnreachableError or AuthenticationError.
 
-    `user_timeout_s`: TCP_USER_TIMEOUT, how long the kernel keeps a connection whose bytes the peer
-    does not take. The kernel counts a peer that lives but does not read as well, and a broker stops
-    reading while an acks=all write waits for a slow replica, or a quota throttles us. So it must be
-    longer than a request may take: a little more than the request timeout, if not given.
+    `user_timeout_s`: TCP_USER_TIMEOUT, how long the kernel keeps a connection if the peer does not
+    take our bytes. A peer that lives but does not read counts as well: a broker stops reading while
+    an acks=all write waits for a slow replica, or a quota throttles us. So the time must be longer
+    than a request may take. By default it is a little more than the request timeout.
     """
     if user_timeout_s is None:
         user_timeout_s = user_timeout_of(settings.request_timeout_ms / 1000)
@@ -107,14 +107,14 @@ def connect(
 
 
 def user_timeout_of(request_timeout_s: float) -> float:
-    """TCP_USER_TIMEOUT of a connection: how long the kernel keeps sending queued bytes while the
-    peer takes nothing, also for a stopped process."""
+    """TCP_USER_TIMEOUT of a connection: how long the kernel tries to send queued bytes while the
+    peer takes none. The kernel does this also for a stopped process."""
     return request_timeout_s + 5
 
 
 def _set_options(sock: socket.socket, settings: ClientSettings, user_timeout_s: float) -> None:
-    # The kernel no longer fits a size that is set to the line. It must be set before connecting,
-    # which decides how large the window may become.
+    # If a size is set, the kernel no longer adapts it to the connection. It must be set before the
+    # connect, which decides how large the window may become.
     for size, buffer in (
         (settings.receive_buffer_bytes, socket.SO_RCVBUF),
         (settings.send_buffer_bytes, socket.SO_SNDBUF),
@@ -123,7 +123,7 @@ def _set_options(sock: socket.socket, settings: ClientSettings, user_timeout_s: 
             sock.setsockopt(socket.SOL_SOCKET, buffer, size)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # close() resets: a lane that has lost its lease must not have its bytes sent after it.
+    # close() resets: after the end of a lane's lease, the kernel must not send the lane's bytes.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for name, value in (
         ("TCP_KEEPIDLE", 30),
@@ -161,8 +161,8 @@ def describe_loss(
     *,
     started: bool,
 ) -> CausewayError:
-    """The error for a connection that broke. `started`: the broker had answered us before, so
-    that the protocol and the listener do agree."""
+    """The error for a connection that broke. `started`: the broker had answered us before, so our
+    protocol is the protocol of the listener."""
     subject = f"{settings.alias} {host}:{port}"
     refused = _tls_refusal(settings, host, error)
     if refused is not None:
@@ -173,7 +173,7 @@ def describe_loss(
 
 
 def _tls_refusal(settings: ClientSettings, host: str, error: OSError) -> tuple[str, str] | None:
-    """Cause and remedy if TLS itself refused."""
+    """The cause and the remedy if TLS itself refused the connection; otherwise None."""
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLCertVerificationError):
         if "ostname" in cause.verify_message or "IP address" in cause.verify_message:

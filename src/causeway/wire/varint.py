@@ -1,6 +1,7 @@
-"""Kafka's unsigned varints (as in Protocol Buffers), of five bytes at most.
+"""Kafka's unsigned varints (as in Protocol Buffers), with at most five bytes.
 
-For messages that are decoded by hand; `bound_kafka_python` for those that kafka-python decodes.
+The messages that we decode ourselves use them; `bound_kafka_python` sets the same limit for
+kafka-python.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def put_uvarint(out: bytearray, number: int) -> None:
 
 
 def uvarint(data: memoryview, at: int) -> tuple[int, int]:
-    """The number at `at` and the position after it. Raises ProtocolError for more than 5 bytes,
-    IndexError where the data ends first."""
+    """The number at `at`, and the position after it. Raises ProtocolError if it has more than 5
+    bytes, IndexError if the data ends before."""
     byte = data[at]
     at += 1
     if byte < 0x80:
@@ -42,7 +43,7 @@ def uvarint(data: memoryview, at: int) -> tuple[int, int]:
 
 def skip_tags(frame: memoryview, at: int) -> int:
     """The position after the tagged fields at `at`."""
-    if not frame[at]:  # there are none
+    if not frame[at]:  # there are no tagged fields
         return at + 1
     count, at = uvarint(frame, at)
     for _ in range(count):
@@ -52,17 +53,17 @@ def skip_tags(frame: memoryview, at: int) -> int:
     return at
 
 
-ENDS_TOO_EARLY = IndexError, struct.error  # raised by reading past the end of a message
+ENDS_TOO_EARLY = IndexError, struct.error  # the errors of reading beyond the end of a message
 
 
 def ends_too_early(what: str) -> ProtocolError:
-    """The error for a message that is decoded by hand."""
+    """The error for a message that is too short."""
     return ProtocolError("read", what, "it ends too early")
 
 
 def bound_kafka_python() -> None:
-    """Limits kafka-python's decoders to five bytes, too: without a limit, a megabyte of them takes
-    minutes. Must be called before kafka-python has made any decoder."""
+    """Limits kafka-python's decoders to five bytes, too. Without a limit, a varint of a megabyte
+    takes minutes. Call this before kafka-python has made a decoder."""
 
     def emit(context: Any, name: str, indent: str) -> None:
         byte, shift = context.next_var("b"), context.next_var("sh")
