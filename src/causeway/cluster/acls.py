@@ -1,4 +1,4 @@
-"""Access control lists, in bulk. Resources and operations have the names of Kafka's enums."""
+"""Reads and changes ACLs in bulk. Resources and operations have the names of Kafka's enums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from causeway.wire import Deadline, apis, error_in, raise_error
 
 BINDINGS_A_REQUEST = 1_000
 _SECURITY_DISABLED = 54
-# The numbers of org.apache.kafka.common.{resource,acl} are the places in these.
+# The number of a constant of org.apache.kafka.common.{resource,acl} is its index here.
 _RESOURCE_TYPES = (
     "UNKNOWN",
     "ANY",
@@ -51,8 +51,8 @@ _PERMISSIONS = ("UNKNOWN", "ANY", "DENY", "ALLOW")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclBinding:
     """One rule: `permission` (ALLOW or DENY) for `principal` (`User:ann`, `User:*`) from `host`
-    (`*` for all) to do `operation` on the resource `name`, or with `pattern` PREFIXED on all that
-    begin so. A LITERAL `*` means every name."""
+    (`*` for all) to do `operation` on the resource `name`. With `pattern` PREFIXED, the rule is for
+    all names that begin with `name`. A LITERAL `*` means each name."""
 
     resource_type: str
     name: str
@@ -71,7 +71,7 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """Which rules: None and ANY match all; the `pattern` MATCH takes all rules that apply to
+    """Selects rules. None and ANY match all. The `pattern` MATCH selects all rules that apply to
     `name`."""
 
     resource_type: str = "ANY"
@@ -88,7 +88,7 @@ ANY_TOPIC = AclFilter(resource_type="TOPIC")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityDisabled:
-    """The answer of a cluster without an authorizer: it has no rules, and all may do everything."""
+    """The answer of a cluster without an authorizer: it has no rules, and allows everything."""
 
     cluster: str
 
@@ -96,8 +96,8 @@ class SecurityDisabled:
 def describe_acls(
     cluster: ClusterClient, which: AclFilter = ANY_TOPIC, node_id: int | None = None
 ) -> frozenset[AclBinding] | SecurityDisabled:
-    """The rules that broker `node_id` applies (any broker if None). Raises AuthorizationError
-    without DESCRIBE on the cluster."""
+    """Returns the rules that broker `node_id` applies (any broker if None). Raises
+    AuthorizationError without DESCRIBE on the cluster."""
     request = DescribeAclsRequest(*_as_sent(which), min_version=apis.DESCRIBE_ACLS.lowest)
     answer = cluster.call(request, node_id)
     if answer.error_code == _SECURITY_DISABLED:
@@ -119,7 +119,7 @@ def describe_acls(
 
 
 def _as_sent(rule: AclBinding | AclFilter) -> tuple[int | str | None, ...]:
-    """The fields of a request, in which all requests agree."""
+    """The fields of a rule, in the order that all requests have."""
     return (
         _RESOURCE_TYPES.index(rule.resource_type),
         rule.name,
@@ -132,14 +132,14 @@ def _as_sent(rule: AclBinding | AclFilter) -> tuple[int | str | None, ...]:
 
 
 def _name(names: tuple[str, ...], number: int) -> str:
-    """The name; UNKNOWN for a number of a newer broker."""
+    """The name of a constant; UNKNOWN if only newer brokers know the number."""
     return names[number] if 0 <= number < len(names) else names[0]
 
 
 def create_acls(
     cluster: ClusterClient, bindings: Collection[AclBinding]
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
-    """Adds rules; one that is there already counts as done (None)."""
+    """Adds rules. None if it is done; a rule that exists already counts as done."""
     lowest = apis.CREATE_ACLS.lowest
     return _change_each(
         cluster,
@@ -153,7 +153,8 @@ def create_acls(
 def delete_acls(
     cluster: ClusterClient, bindings: Collection[AclBinding]
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
-    """Deletes exactly these rules; one that is not there counts as done (None)."""
+    """Deletes exactly these rules. None if it is done; a rule that does not exist counts as
+    done."""
     lowest = apis.DELETE_ACLS.lowest
     return _change_each(
         cluster,
@@ -171,8 +172,8 @@ def _change_each(
     request: Callable[[list[Any]], Any],
     results_of: Callable[[Any], Collection[Any]],
 ) -> dict[AclBinding, CausewayError | None] | SecurityDisabled:
-    """One operation on many rules, in chunks, retried rule by rule: answers come in the order of
-    the request, and doing it twice does no harm."""
+    """Does one operation on many rules, in chunks, and retries it for single rules. Answers have
+    the order of the request. To do it twice does no harm."""
 
     def error_of(binding: AclBinding, result: Any) -> CausewayError | None:
         for each in (result, *getattr(result, "matching_acls", ())):

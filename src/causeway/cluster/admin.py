@@ -1,5 +1,5 @@
-"""Topics and their configuration, in bulk: a result or an error for each item. And brokers: API
-versions and disks."""
+"""Reads and changes topics and their configuration in bulk: there is a result or an error for each
+item. Also asks brokers for their API versions and disks."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """`value` is None if it is sensitive. `source`: Kafka's constant, as DYNAMIC_TOPIC_CONFIG.
-    `default`: set neither on the topic nor on the broker."""
+    """`value` is None if it is sensitive. `source`: Kafka's constant, for example
+    DYNAMIC_TOPIC_CONFIG. `default`: neither the topic nor the broker sets it."""
 
     value: str | None
     source: str
@@ -57,7 +57,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """-1 for `partitions` or `replication_factor`: the broker's default."""
+    """A topic to create. -1 for `partitions` or `replication_factor` is the broker's default."""
 
     name: str
     partitions: int
@@ -68,7 +68,7 @@ class NewTopic:
 def describe_configs(
     cluster: ClusterClient, topics: Collection[str], names: Collection[str] | None = None
 ) -> dict[str, dict[str, ConfigEntry] | CausewayError]:
-    """The configuration of each topic: all keys, or the `names` alone."""
+    """Returns the configuration of each topic: all keys, or only `names`."""
 
     def attempt(
         left: list[str], deadline: Deadline
@@ -84,7 +84,7 @@ def describe_configs(
 
 
 def broker_configs(cluster: ClusterClient, node_id: int) -> dict[str, ConfigEntry]:
-    """The configuration of one broker. Raises BrokerError, AuthorizationError."""
+    """Returns the configuration of one broker. Raises BrokerError and AuthorizationError."""
     response = cluster.call(_describe_request(_BROKER, [str(node_id)], None), node_id)
     return value_of(_entries(cluster, "broker", response.results[0]))
 
@@ -122,10 +122,10 @@ def _entries(
 def create_topics(
     cluster: ClusterClient, topics: Sequence[NewTopic], validate_only: bool = False
 ) -> dict[str, CausewayError | None]:
-    """Creates, or with `validate_only` asks whether it would work. None: done.
+    """Creates topics; with `validate_only` only asks whether that would work. None if it is done.
 
-    TOPIC_ALREADY_EXISTS (36) is an error, save where an attempt of this very call whose answer got
-    lost may have made the topic.
+    TOPIC_ALREADY_EXISTS (36) is an error, unless the answer to an earlier attempt of this call was
+    lost: then that attempt may have created the topic.
     """
     by_name = {topic.name: topic for topic in topics}
 
@@ -157,8 +157,8 @@ def create_topics(
 def create_partitions(
     cluster: ClusterClient, counts: Mapping[str, int]
 ) -> dict[str, CausewayError | None]:
-    """Raises each topic's number of partitions to the count. INVALID_PARTITIONS (37): it has as
-    many or more."""
+    """Raises the number of partitions of each topic to the count. INVALID_PARTITIONS (37) if a
+    topic has as many or more."""
     return _on_controller(
         cluster,
         "add partitions to",
@@ -177,7 +177,8 @@ def create_partitions(
 def alter_configs(
     cluster: ClusterClient, changes: Mapping[str, Mapping[str, str | None]]
 ) -> dict[str, CausewayError | None]:
-    """Sets the named configs of each topic, None: back to the default; leaves others alone."""
+    """Sets the named configs of each topic; None sets a config back to its default. Other configs
+    do not change."""
 
     def request(names: list[str], _timeout_ms: int) -> Any:
         settings = {
@@ -206,7 +207,7 @@ def alter_configs(
 def delete_topics(
     cluster: ClusterClient, topics: Collection[str]
 ) -> dict[str, CausewayError | None]:
-    """Deletes by name. UNKNOWN_TOPIC_OR_PARTITION (3): there is no such topic."""
+    """Deletes topics by name. UNKNOWN_TOPIC_OR_PARTITION (3) if there is no such topic."""
     return _on_controller(
         cluster,
         "delete topic",
@@ -231,11 +232,12 @@ def _on_controller(
     weight: Callable[[str], int] = lambda _: 1,
     done_in_doubt: int = 0,
 ) -> dict[str, CausewayError | None]:
-    """One operation on many topics, in chunks, retried item by item.
+    """Does one operation on many topics, in chunks, and retries it for single topics.
 
-    `weight`: the records that the controller writes for a topic. Sends items that the controller
-    refused by POLICY_VIOLATION again in chunks of half the weight, as its limit may be lower than
-    ours. `done_in_doubt`: the code that a repetition gets if the lost first attempt had worked.
+    `weight`: the number of records that the controller writes for a topic. If the controller
+    refused topics with POLICY_VIOLATION, its limit may be lower than ours: they are sent again in
+    chunks of half the weight. `done_in_doubt`: the code that a repetition gets if the first
+    attempt, whose answer was lost, had worked.
     """
     doubtful: set[str] = set()
 
@@ -244,7 +246,7 @@ def _on_controller(
         waiting = list(_chunks(left, weight))
         while waiting:
             chunk = waiting.pop()
-            # Each chunk has the whole time: thousands of topics take a controller a while.
+            # Each chunk has the whole time, because thousands of topics take a controller long.
             deadline = Deadline(cluster.timeout_s)
             try:
                 response = cluster.controller_once(
@@ -277,8 +279,8 @@ def _on_controller(
 def _chunks(
     topics: list[str], weight: Callable[[str], int] = lambda _: 1, limit: int = RECORDS_A_REQUEST
 ) -> Iterator[list[str]]:
-    """Cuts into requests of at most `limit` records; `weight` is a topic's records. A topic above
-    the limit has a request of its own."""
+    """Cuts `topics` into requests of at most `limit` records. `weight` gives the records of a
+    topic. A topic above the limit has its own request."""
     chunk: list[str] = []
     total = 0
     for topic in topics:
@@ -293,19 +295,20 @@ def _chunks(
 
 MESSAGE_FORMAT: Final = "message.format.version"
 BROKER_MESSAGE_FORMAT: Final = "log.message.format.version"
-# All brokers that we take to (those with topic ids) know it.
+# All brokers that Causeway accepts (they have topic ids) know this version.
 KNOWN_MESSAGE_FORMAT: Final = "2.8"
 
 
 def knows_producers(version: str | None) -> bool:
-    """Of one of these configs' values; None where there is none, as since Kafka 4.0."""
+    """Whether the format with this value of one of these configs has producer ids. None: there is
+    no such config, as since Kafka 4.0."""
     return version is None or re.match(r"0\.([0-9]|10)(\.|-|$)", version) is None
 
 
 def versions_of_brokers(cluster: ClusterClient, timeout_s: float | None = None) -> Brokers:
-    """The versions of each broker that answers within `timeout_s` (the request timeout). Only of
-    one broker if its Metadata is too old to name the others. Raises CausewayError if none
-    answers."""
+    """Returns the versions of each broker that answers within `timeout_s` (by default the request
+    timeout). If the first broker's Metadata API is too old, it is the only one. Raises
+    CausewayError if no broker answers."""
     limit_s = timeout_s or cluster.timeout_s
     with cluster.lease(None, Deadline(limit_s)) as connection:
         versions = connection.versions
@@ -327,8 +330,8 @@ def versions_of_brokers(cluster: ClusterClient, timeout_s: float | None = None) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """The file system of one directory of logs, in bytes. All files on it count, not only logs.
-    None if the broker does not give the figures, as before Kafka 3.3 (KIP-827)."""
+    """The file system of one log directory. `total`, `usable`: in bytes; all files count, not only
+    logs. None if the broker does not give them, as before Kafka 3.3 (KIP-827)."""
 
     broker: int
     path: str
@@ -337,11 +340,12 @@ class Disk:
 
 
 def disks(cluster: ClusterClient) -> tuple[Disk, ...]:
-    """Of all brokers that are up. Raises AuthorizationError without DESCRIBE on the cluster (before
-    Kafka 3.2 brokers list none then); CausewayError, also for a disk that has failed."""
+    """Returns the disks of all brokers that are up. Without DESCRIBE on the cluster, raises
+    AuthorizationError (before Kafka 3.2, brokers then list no disk). Raises CausewayError, also for
+    a disk that has failed."""
     found = []
     for node in sorted(cluster.metadata([]).brokers):
-        # Without topics: the sizes of logs are not asked for.
+        # Without topics, the answer has no sizes of logs.
         answer = cluster.call(
             DescribeLogDirsRequest(topics=[], max_version=apis.DESCRIBE_LOG_DIRS.highest), node
         )
@@ -361,5 +365,6 @@ def disks(cluster: ClusterClient) -> tuple[Disk, ...]:
 
 
 def _known(size: int | None) -> int | None:
-    """Before version 4 there is no such field; -1 means that the broker does not know."""
+    """`size`, or None if it is unknown: there is no such field before version 4, and -1 means that
+    the broker does not know it."""
     return None if size is None or size < 0 else size

@@ -1,6 +1,6 @@
 """Finds the brokers and leaders of one cluster, keeps connections, retries. Thread-safe.
 
-The questions to the cluster are in the other modules; cluster.py makes them methods.
+The functions that ask the cluster are in the other modules; cluster.py makes them methods.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from causeway.wire import (
     pause_s,
 )
 
-# A topic that was just created is unknown to some brokers for a moment; one that does not exist
-# stays unknown for longer than this.
+# Some brokers do not know a new topic for a moment. A topic that is unknown for longer than this
+# does not exist.
 UNKNOWN_TOPIC_GRACE_S = 5.0
 TOPICS_A_REQUEST = 2_000
 NAMES_A_REQUEST = 500  # of groups
@@ -51,7 +51,7 @@ K = TypeVar("K")
 
 class ClusterClient:
     def __init__(self, settings: ClientSettings) -> None:
-        """Connects to nothing yet."""
+        """Opens no connection yet."""
         self.settings = settings
         self._pool = Pool(settings, self._distrust)
         self._lock = threading.Lock()
@@ -72,7 +72,7 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Ends idle connections and every wait for a retry."""
+        """Closes idle connections, and ends all waits for a retry."""
         self.closed.set()
         self._pool.close()
 
@@ -102,19 +102,20 @@ class ClusterClient:
     # -- brokers, leaders, coordinators -----------------------------------------------------------
 
     def bootstrap_check(self, timeout_s: float | None = None) -> ClusterMetadata:
-        """Proves that the cluster can be reached with these settings; its brokers, no topics.
+        """Checks that the cluster can be reached with these settings. Returns its brokers, no
+        topics.
 
-        Retries for `timeout_s` (the request timeout), then raises UnreachableError; raises
-        AuthenticationError at once.
+        Retries for `timeout_s` (by default the request timeout), then raises UnreachableError.
+        Raises AuthenticationError at once.
         """
         return self._ask_metadata([], Deadline(timeout_s or self.timeout_s))
 
     def metadata(
         self, topics: Collection[str] | None = None, *, last: int | None = None
     ) -> ClusterMetadata:
-        """The metadata of all topics, or of `topics`. Topics that are missing or hidden have an
-        error. So do partitions whose leader is out of date (see LeaderEpochs). `last`: a broker
-        that is asked only if no other answers."""
+        """Returns the metadata of all topics, or of `topics`. Missing or hidden topics have an
+        error. Partitions whose leader is out of date have one, too (see LeaderEpochs). `last`: a
+        broker that is asked only if no other broker answers."""
         deadline = Deadline(self.timeout_s)
         if topics is None:
             return self._ask_metadata(None, deadline)
@@ -126,7 +127,7 @@ class ClusterClient:
         return replace(found, topics=known)
 
     def note_leader_epoch(self, topic_id: str, partition: int, epoch: int) -> None:
-        """A record of that leader epoch was read: no leader of an older one counts any more."""
+        """A record of that leader epoch was read: leaders of older epochs do not count any more."""
         with self._lock:
             self._epochs.note(topic_id, partition, epoch)
 
@@ -151,7 +152,8 @@ class ClusterClient:
     def _metadata_once(
         self, request: Any, deadline: Deadline, last: int | None
     ) -> tuple[ClusterMetadata, bool, Address]:
-        """One broker's metadata, whether any part is out of date, and the broker's address."""
+        """The metadata of one broker, whether a part of it is out of date, and the broker's
+        address."""
         with self.lease(None, deadline, last=last) as connection:
             response = connection.call(request, deadline.share_s())
             address = connection.host, connection.port
@@ -160,7 +162,7 @@ class ClusterClient:
             return (*self._epochs.checked(found, self.settings.alias), address)
 
     def leader(self, tp: TopicPartition) -> Leader:
-        """One attempt. Raises CausewayError."""
+        """Finds the leader, in one attempt. Raises CausewayError."""
         try:
             return value_of(self.leaders([tp])[tp])
         except CausewayError:
@@ -170,7 +172,7 @@ class ClusterClient:
     def leaders(
         self, tps: Collection[TopicPartition], *, refresh: bool = False, last: int | None = None
     ) -> dict[TopicPartition, Leader | CausewayError]:
-        """From memory, if known, unless `refresh`. One attempt, no waiting. See `metadata`."""
+        """Finds the leaders in one attempt; asks only for unknown ones unless `refresh`."""
         with self._lock:
             missing = {tp.topic for tp in tps if refresh or tp.topic not in self._topics}
         if missing:
@@ -192,7 +194,7 @@ class ClusterClient:
         return Leader(partition.leader, partition.leader_epoch, *address)
 
     def forget(self, topics: Collection[str]) -> None:
-        """Has their leaders, and the controller, looked up again at the next use."""
+        """Forgets the leaders of `topics`, and the controller: the next use looks them up again."""
         with self._lock:
             self._controller = -1
             for topic in topics:
@@ -201,7 +203,7 @@ class ClusterClient:
     def coordinators(
         self, kind: int, keys: Sequence[str], deadline: Deadline
     ) -> dict[str, int | CausewayError]:
-        """The broker that coordinates each group or transactional id. One attempt."""
+        """Finds the broker that coordinates each group or transactional id, in one attempt."""
         with self.lease(None, deadline) as connection:
             answers = connection.call_in_bulk(
                 keys,
@@ -211,7 +213,7 @@ class ClusterClient:
                     key_type=kind,
                     coordinator_keys=chunk,
                     min_version=apis.FIND_COORDINATOR.lowest,
-                    max_version=4,  # the first for several keys
+                    max_version=4,  # the first version that has several keys
                 ),
                 lambda answer: ((each.key, each) for each in answer.coordinators),
                 deadline.left(),
@@ -230,11 +232,11 @@ class ClusterClient:
     # -- requests ---------------------------------------------------------------------------------
 
     def open_connection(self, node_id: int) -> Connection:
-        """A connection of the caller's own, to be closed by it. One attempt."""
+        """Opens a connection, in one attempt. The caller owns it and must close it."""
         return self._pool.open(self._address(node_id, Deadline(self.timeout_s)))
 
     def renew(self, settings: ClientSettings) -> None:
-        """Use `settings`, which has other certificates or passwords, for new connections."""
+        """Uses `settings`, which has other certificates or passwords, for new connections."""
         self.settings = settings
         self._pool.renew(settings)
 
@@ -251,11 +253,11 @@ class ClusterClient:
         *,
         coordinator_of: tuple[int, str] | None = None,
     ) -> Any:
-        """Any kafka-python request, at a broker (any one if None), or at the coordinator of a group
-        (GROUP, its name) or a transactional id (TRANSACTION).
+        """Sends any kafka-python request to a broker (any broker if None), or to the coordinator of
+        a group (GROUP, its name) or a transactional id (TRANSACTION, the id).
 
-        Connection faults are retried, so the request must be one that may be carried out twice.
-        `check` raises the error in an answer; without it, error codes are the caller's to look at.
+        It is sent again after failures of connections, so a broker may execute it twice. `check`
+        raises the error in an answer. Without `check`, the caller must look at error codes.
         """
         deadline = Deadline(self.timeout_s)
 
@@ -272,7 +274,7 @@ class ClusterClient:
         return self.retry(deadline, attempt)
 
     def controller_once(self, request: Any, deadline: Deadline) -> Any:
-        """One attempt, at the controller (with KRaft, at any broker)."""
+        """Sends a request to the controller (with KRaft, to any broker), in one attempt."""
         with self._lock:
             controller, is_known = self._controller, self._controller in self._brokers
         if not is_known:
@@ -280,7 +282,7 @@ class ClusterClient:
         return self.once(request, controller if controller >= 0 else None, deadline)
 
     def once(self, request: Any, node_id: int | None, deadline: Deadline) -> Any:
-        """`call`, in one attempt."""
+        """Does the same as `call`, in one attempt."""
         if node_id is not None:
             self.heed_quota(node_id, request.API_KEY, deadline)
         with self.lease(node_id, deadline) as connection:
@@ -290,7 +292,7 @@ class ClusterClient:
         return answer
 
     def heed_quota(self, node_id: int, api_key: int, deadline: Deadline) -> None:
-        """Wait while a broker throttles such requests; `deadline` moves by that time."""
+        """Waits while a broker throttles requests of this API. `deadline` moves by that time."""
         if wait_s := self.quotas.wait_s(node_id, api_key, deadline):
             self.closed.wait(wait_s)
 
@@ -298,10 +300,10 @@ class ClusterClient:
     def lease(
         self, node_id: int | None, deadline: Deadline, *, last: int | None = None
     ) -> Iterator[Connection]:
-        """A connection to a broker (any one if None, `last` last) for the length of a `with`
-        block.
+        """A connection to a broker for a `with` block. If `node_id` is None, it is any broker, and
+        `last` only if no other one answers.
 
-        A fault inside the block closes it, and forgets the leaders.
+        After a failure inside the block, the connection is closed, and the leaders are forgotten.
         """
         with self._lock:
             known = list(self._brokers.values())
@@ -321,7 +323,7 @@ class ClusterClient:
             self._pool.give_back(connection)
 
     def _distrust(self) -> None:
-        """A broker failed us: the leaders that we know may have moved."""
+        """A broker failed: the leaders that are known may have moved."""
         with self._lock:
             self._topics = {}
             self._controller = -1
@@ -340,8 +342,8 @@ class ClusterClient:
     # -- retries ----------------------------------------------------------------------------------
 
     def retry(self, deadline: Deadline, attempt: Callable[[], T]) -> T:
-        """Runs `attempt` until it succeeds. Raises an error that is not retriable, or the last one
-        if time is over."""
+        """Runs `attempt` until it succeeds. Raises an error that is not retriable, or the last
+        error if the time is over."""
         failures = 0
         while True:
             try:
@@ -359,10 +361,10 @@ class ClusterClient:
         topic_of: Callable[[K], str] | None = None,
         patience_s: float | None = None,
     ) -> dict[K, T | CausewayError]:
-        """Runs `attempt` on the items that are left until each has a value or a final error. An
-        item that still fails after `patience_s` (the request timeout) keeps its error: the others
-        have waited for it. `topic_of`: of an item whose leader `attempt` asks; it may be unknown
-        for a moment, and its leader is looked up again."""
+        """Runs `attempt` on the remaining items until each has a value or a final error. Items that
+        still fail after `patience_s` (by default the request timeout) keep their errors, because
+        the others wait. `topic_of` gives the topic of an item if `attempt` asks its leader: the
+        topic may be unknown for a moment, and its leader is looked up again."""
         deadline = Deadline(self.timeout_s)
         patience = deadline if patience_s is None else Deadline(patience_s)
         grace = Deadline(0.0 if topic_of is None else UNKNOWN_TOPIC_GRACE_S)
@@ -389,9 +391,9 @@ class ClusterClient:
         return results
 
     def _pause(self, failures: int, deadline: Deadline) -> bool:
-        """Waits before another attempt; false when there is no time for one."""
+        """Waits before another attempt. False if there is no time for one."""
         pause = pause_s(failures)
-        # An attempt cut short would only hide why the ones before it failed.
+        # A last attempt with too little time would only hide why the earlier ones failed.
         worthwhile = min(1.0, deadline.seconds / 5)
         if deadline.left() < pause + worthwhile or self.closed.is_set():
             return False

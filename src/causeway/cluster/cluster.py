@@ -1,10 +1,10 @@
 """A blocking client of one cluster, and clusters opened for one command. Thread-safe.
 
-Every call retries what a retry may heal (a broker that is down, a leader that moved) with backoff,
-until the settings' request timeout is over. Bulk calls answer item by item: a value, or the error
-of that item; they raise only if the cluster as a whole cannot be asked.
+A call is tried again, with backoff, if that may help (a broker is down, a leader has moved), until
+the request timeout of the settings is over. Bulk calls return a value or an error for each item.
+They raise an error only if the whole cluster cannot be asked.
 
-A command asks its clusters at the same time: a cluster that does not answer delays no other, and
+A command asks its clusters at the same time. So a cluster that does not answer delays no other, and
 several such clusters take no longer than one.
 """
 
@@ -29,7 +29,7 @@ U = TypeVar("U")
 
 
 class Cluster(ClusterClient):
-    """The client, with the questions of the other modules as its methods."""
+    """The client, with the functions of the other modules as its methods."""
 
     describe_configs = admin.describe_configs
     broker_configs = admin.broker_configs
@@ -60,7 +60,7 @@ class Cluster(ClusterClient):
 
 
 class Connect:
-    """Gives equal client settings the same Cluster, however many links name it. Thread-safe."""
+    """Returns the same Cluster for equal client settings, also of several links. Thread-safe."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -80,21 +80,21 @@ class Connect:
 
 @contextmanager
 def clusters() -> Iterator[Connect]:
-    """Closes the clusters that were opened inside at the end."""
+    """Closes, at its end, the clusters that were opened inside."""
     with ExitStack() as stack:
         yield Connect(stack)
 
 
 def reach(connect: Connect, client: ClientSettings, patience_s: float = ANSWER_S) -> Cluster:
-    """A cluster that answers. Raises UnreachableError if none of its brokers does within
-    `patience_s`, or the client's own shorter time; AuthenticationError."""
+    """Returns a cluster that answers. Raises UnreachableError if none of its brokers answers within
+    `patience_s`, or within the request timeout if that is shorter. Raises AuthenticationError."""
     cluster = connect(client)
     cluster.bootstrap_check(min(patience_s, client.request_timeout_ms / 1000))
     return cluster
 
 
 def silent_clusters(links: Iterable[LinkSettings], connect: Connect) -> dict[str, UnreachableError]:
-    """Which clusters of `links` do not answer, by alias, and why."""
+    """Returns the clusters of `links` that do not answer, by alias, and why."""
     return silent_clusters_of(
         (client for link in links for client in (link.source_admin, link.target_admin)), connect
     )
@@ -103,8 +103,8 @@ def silent_clusters(links: Iterable[LinkSettings], connect: Connect) -> dict[str
 def silent_clusters_of(
     wanted: Iterable[ClientSettings], connect: Connect, patience_s: float = ANSWER_S
 ) -> dict[str, UnreachableError]:
-    """Which clusters do not answer within `patience_s`, by alias, and why. It asks all of them at
-    the same time; of several clients of one cluster it takes the last one."""
+    """Returns the clusters that do not answer within `patience_s`, by alias, and why. Asks all of
+    them at the same time. If a cluster has several clients, the last one is used."""
     clients = {client.alias: client for client in wanted}
 
     def tried(client: ClientSettings) -> CausewayError | None:
@@ -121,8 +121,8 @@ def silent_clusters_of(
 def ask_each(
     links: Sequence[LinkSettings], ask: Callable[[LinkSettings], T]
 ) -> list[T | CausewayError]:
-    """What `ask` finds of each link, or why it cannot. Raises the first one's error where it can of
-    none."""
+    """Returns the result of `ask` for each link, or its error. If `ask` fails for all links, raises
+    the first error."""
 
     def asked(link: LinkSettings) -> T | CausewayError:
         try:
@@ -144,5 +144,5 @@ def _all(ask: Callable[[U], T], subjects: Sequence[U]) -> list[T]:
     try:
         return list(pool.map(ask, subjects))
     finally:
-        # After Ctrl-C they are not waited for: they end as their clusters are closed.
+        # Does not wait for them, for example after Ctrl-C: they end when their clusters are closed.
         pool.shutdown(wait=False, cancel_futures=True)

@@ -1,13 +1,13 @@
 """Fills offsets of a partition to which only this link writes.
 
-A marker takes one offset: an aborted transaction ends with one, also without any record. Filler
-takes many offsets: records in an aborted transaction, which read_uncommitted consumers see until
-they are deleted or compacted. Each partition has a transactional id of its own.
+A marker takes one offset: an aborted transaction ends with one, also without records. Filler takes
+many offsets: it is records in an aborted transaction, which read_uncommitted consumers see until
+the records are deleted or compacted. Each partition has its own transactional id.
 
-No request of a transaction is sent again if its answer is lost: the first one could be carried out
-late, and take an offset that a record needs. The error is raised instead. After each error the
-caller takes the id again with `transactions.begin`, which refuses late requests and ends an open
-transaction with a marker, and looks at the log's end again.
+No request of a transaction is sent again if its answer is lost: the broker could execute the first
+one late, and it would take the offset of a record. The error is raised instead. After each error,
+the caller takes over the id again with `transactions.begin`. Then brokers refuse late requests, and
+an open transaction ends with a marker. After that the caller looks at the log's end again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from causeway.errors import BrokerError, CausewayError, DivergedError, Unreachab
 from causeway.model import TopicPartition
 from causeway.wire import Deadline, apis, codes
 
-_STEP_BATCHES: Final = 10  # a transaction's: some 0.3 s
-_STEPS_A_DELETION: Final = 10  # which waits for followers; 6 MB lie on disks meanwhile
+_STEP_BATCHES: Final = 10  # the batches of a transaction: about 0.3 s
+_STEPS_A_DELETION: Final = 10  # a deletion waits for followers; until then 6 MB are on the disks
 _LEAST_PAUSE_S: Final = 0.001  # while a coordinator writes markers
 _MOST_PAUSE_S: Final = 0.02
-_MARGIN_S: Final = 1.0  # an attempt cut short would only hide why the ones before it failed
+_MARGIN_S: Final = 1.0  # a last attempt with less time would hide why the earlier ones failed
 
 
 def delete_records(
     cluster: ClusterClient, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | CausewayError]:
-    """Deletes the records below each offset. Returns where each log starts then. Needs DELETE.
-    A topic whose cleanup.policy lacks "delete" refuses (POLICY_VIOLATION), and so does one whose
-    log ends below the offset (OFFSET_OUT_OF_RANGE)."""
+    """Deletes the records below each offset. Returns the new start of each log. Needs DELETE. The
+    broker refuses with POLICY_VIOLATION if the topic's cleanup.policy does not have "delete", and
+    with OFFSET_OUT_OF_RANGE if the log ends below the offset."""
     return at_leaders(
         cluster,
         offsets,
@@ -58,9 +58,9 @@ def delete_records(
 def fill_with_markers(
     cluster: ClusterClient, transaction: Transaction, at: TopicPartition, count: int
 ) -> None:
-    """Appends `count` markers, each an empty transaction. The leader must have said where the log
-    of `at` ends: if it did not know the partition yet, the coordinator could wait for 30 s for its
-    answer (see wire/markers.py). Raises CausewayError: see above."""
+    """Appends `count` markers, each by an empty transaction. Call this only after the leader has
+    given the end of the log of `at`: if the leader does not know the partition yet, the coordinator
+    may wait 30 s for its answer (see wire/markers.py). Raises CausewayError: see above."""
     coordinator = _Coordinator(cluster)
     for _ in range(count):
         transactions.add_partitions(coordinator, transaction, [at])
@@ -82,10 +82,10 @@ def fill(
 ) -> int:
     """Makes the log of `at`, which ends at `start`, end at `stop`, with filler. Returns the end.
 
-    `transaction` has just begun: its sequences start at 0. `keyed`: gives each record FILLER_KEY,
-    for a compacted topic. `delete`: deletes the filler, so that the log starts at its end;
-    needs DELETE. `on_step` gets the end after each transaction (up to 1 million offsets), and
-    returns whether to go on.
+    `transaction` has just begun, so its sequences start at 0. `keyed`: each record has FILLER_KEY,
+    for a compacted topic. `delete`: the filler is deleted, so the log starts at its end; this needs
+    DELETE. `on_step` gets the end after each transaction (up to 1 million offsets), and returns
+    whether to continue.
 
     Raises DivergedError if the log ends elsewhere: another program writes to it. Raises other
     CausewayErrors: see above.
@@ -121,8 +121,8 @@ def _expect(cluster: ClusterClient, at: TopicPartition, end: int) -> None:
 
 
 def _await_marker(coordinator: _Coordinator, transaction: Transaction) -> None:
-    """Ends the transaction again: the coordinator answers the first request before its marker is in
-    the log, and a repetition after that."""
+    """Ends the transaction again. The coordinator answers the first request before the marker is in
+    the log, but a repetition only after that."""
     transactions.end(coordinator, transaction, commit=False)
 
 
@@ -137,10 +137,11 @@ class _Appending:
         self._at = at
         self._keyed = keyed
         self._sequence = 0
-        self._most = records.FILLER_RECORDS  # as far as the topic takes such batches
+        self._most = records.FILLER_RECORDS  # of a batch; less if the topic refuses such batches
 
     def step(self, most: int) -> int:
-        """Appends up to `most` records, as many as a transaction should have; their number."""
+        """Appends up to `most` records, but no more than a transaction should have. Returns their
+        number."""
         done = 0
         while done < most and done < _STEP_BATCHES * self._most:
             done += self._append(min(self._most, most - done))
@@ -168,8 +169,8 @@ class _Appending:
 
 
 class _Coordinator:
-    """Sends requests to the coordinator of one transaction, whose broker it remembers. Never
-    repeats a request that may have reached a broker."""
+    """Sends requests to the coordinator of one transaction, and remembers its broker. Never repeats
+    a request that may have reached a broker."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
@@ -186,7 +187,7 @@ class _Coordinator:
         *,
         coordinator_of: tuple[int, str] | None = None,
     ) -> Any:
-        """As ClusterClient.call."""
+        """Does the same as ClusterClient.call, but repeats no request that may have arrived."""
         deadline = Deadline(self._cluster.timeout_s)
         pause = _LEAST_PAUSE_S
 

@@ -30,9 +30,9 @@ from causeway.wire import (
 
 # A broker answers a connection's requests one at a time, and a commit waits for its replicas.
 COMMITTING_CONNECTIONS = 16
-FETCHING_CONNECTIONS = 16  # to a broker each
-# How long the others wait for one group: its coordinator moves, or a transaction of its own is
-# about to commit offsets. The offsets of the others grow old meanwhile.
+FETCHING_CONNECTIONS = 16  # each to another broker
+# How long the others wait for one group whose coordinator moves, or of which a transaction is about
+# to commit offsets. The offsets of the others get old meanwhile.
 PATIENCE_S = 5.0
 
 _COORDINATOR_NOT_AVAILABLE = 15
@@ -44,9 +44,9 @@ _OF_GROUP = frozenset((14, 15, 16, 22, 24, 25, 27, 30, 69, 82, 110, 113))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """`state` as Kafka has it: Empty, Stable, PreparingRebalance, …; `type`: classic, consumer,
-    share or streams; `protocol_type`: consumer, connect, …, or empty if no member ever joined
-    and offsets were only committed."""
+    """`state`: Kafka's word (Empty, Stable, PreparingRebalance, …). `type`: classic, consumer,
+    share or streams. `protocol_type`: consumer, connect, …; empty if offsets were committed, but no
+    member ever joined."""
 
     name: str
     state: str
@@ -59,10 +59,10 @@ CommitResults = dict[TopicPartition, CausewayError | None]
 
 
 def list_groups(cluster: ClusterClient) -> dict[str, GroupListing]:
-    """Every group that we may DESCRIBE, of any type.
+    """Returns all groups that we may DESCRIBE, of all types.
 
-    A broker knows only the groups that it coordinates, so a list without one broker would be wrong:
-    raises a CausewayError if one cannot be asked.
+    A broker knows only the groups that it coordinates, so a list without one broker would be wrong.
+    Raises CausewayError if a broker cannot be asked.
     """
     request = ListGroupsRequest(
         states_filter=[], types_filter=[], min_version=apis.LIST_GROUPS.lowest
@@ -75,17 +75,17 @@ def list_groups(cluster: ClusterClient) -> dict[str, GroupListing]:
             found[listed.group_id] = GroupListing(
                 name=listed.group_id,
                 state=listed.group_state,
-                type=(listed.group_type or "classic").lower(),  # Kafka 3.8 was the first to say it
+                type=(listed.group_type or "classic").lower(),  # brokers before 3.8 give no type
                 protocol_type=listed.protocol_type,
             )
     return found
 
 
 def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
-    """Everything that `group` has committed; nothing if there is no such group.
+    """Returns all offsets that `group` has committed; none if there is no such group.
 
     Waits for offsets that a transaction is about to commit. Raises AuthorizationError without
-    DESCRIBE on the group, else CausewayError.
+    DESCRIBE on the group, and other CausewayErrors.
     """
     found = value_of(committed_offsets_of(cluster, [group], cluster.timeout_s)[group])
     return {at: committed.offset for at, committed in found.items()}
@@ -94,14 +94,14 @@ def committed_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition
 def committed_offsets_of(
     cluster: ClusterClient, groups: Collection[str], patience_s: float = PATIENCE_S
 ) -> dict[str, Offsets | CausewayError]:
-    """Everything that each group has committed, on topics that we may DESCRIBE; nothing if there
-    is no such group.
+    """Returns all offsets that each group has committed on topics that we may DESCRIBE; none if
+    there is no such group.
 
-    Waits `patience_s` for a group whose offsets are not known, and for a broker that does not
-    answer, for each NAMES_A_REQUEST that it is asked for; waits for brokers in parallel. If a
-    transaction is about to commit over an older offset, the group then answers
-    UNSTABLE_OFFSET_COMMIT (88); a partition's first commit is seen once it is done.
-    AuthorizationError without DESCRIBE on the group.
+    Waits `patience_s` for a group whose offsets are not known. Waits the same time for a broker
+    that does not answer, for each NAMES_A_REQUEST groups that it is asked about; it waits for all
+    brokers at once. If a transaction is about to replace an older offset, the group then has the
+    error UNSTABLE_OFFSET_COMMIT (88). The first commit of a partition is seen only after the
+    transaction. AuthorizationError without DESCRIBE on the group.
     """
 
     def attempt(left: list[str], deadline: Deadline) -> dict[str, Offsets | CausewayError]:
@@ -152,12 +152,12 @@ def _offsets(cluster: ClusterClient, group: str, found: FoundOffsets) -> Offsets
 def commit_offsets(
     cluster: ClusterClient, commits: Mapping[str, Mapping[TopicPartition, Committed]]
 ) -> dict[str, CommitResults | CausewayError]:
-    """Commits for groups without members, as an administrator. None: done.
+    """Commits offsets for groups without members, as an administrator. None if it is done.
 
-    A group with members stays unchanged and answers UNKNOWN_MEMBER_ID (25). AuthorizationError
-    without READ on the group; for single partitions without READ on the topic. A commit whose
-    answer got lost is not sent again: by then a consumer may have come, read on and gone. For the
-    same reason none is tried for longer than PATIENCE_S.
+    A group with members does not change, and has the error UNKNOWN_MEMBER_ID (25). The error is
+    AuthorizationError without READ on the group, and for single partitions without READ on the
+    topic. If the answer to a commit is lost, the commit is not sent again: meanwhile a consumer may
+    have joined, read and left. For the same reason a commit is tried for at most PATIENCE_S.
     """
     doubtful: dict[str, CausewayError] = {}
 
@@ -177,7 +177,7 @@ def commit_offsets(
             ]
         for future in futures:
             results |= future.result()
-        return results | {name: {} for name in doubtful}  # so that they are not tried again
+        return results | {name: {} for name in doubtful}  # these must not be tried again
 
     return cluster.retry_each(commits, attempt, patience_s=PATIENCE_S) | doubtful
 
@@ -189,7 +189,7 @@ def _commit(
     doubtful: dict[str, CausewayError],
     deadline: Deadline,
 ) -> dict[str, CommitResults | CausewayError]:
-    """Groups whose answers got lost go to `doubtful`."""
+    """Commits over one connection. Adds the groups whose answers were lost to `doubtful`."""
     requests = [CommitOffsets(group, offsets) for group, offsets in commits.items()]
     try:
         with cluster.lease(node_id, deadline) as connection:
@@ -203,7 +203,7 @@ def _commit(
     results = {}
     for group, answer in zip(commits, answers, strict=True):
         found = _commit_results(cluster, group, answer)
-        # The answer also if the write took too long, and may be done yet.
+        # A broker also answers this if the write took too long: it may still be done.
         if isinstance(found, BrokerError) and found.code == _COORDINATOR_NOT_AVAILABLE:
             doubtful[group] = found
         else:
@@ -212,7 +212,7 @@ def _commit(
 
 
 def commit_topics(partition: Any, offsets: Mapping[TopicPartition, Committed]) -> list[Any]:
-    """The offsets in a request whose class for a partition is this."""
+    """The offsets for a request. `partition`: the request's class for a partition."""
     return by_topic(
         (
             tp.topic,
@@ -252,7 +252,7 @@ def _commit_results(
 def _coordinators(
     cluster: ClusterClient, groups: Sequence[str], deadline: Deadline, patience_s: float
 ) -> tuple[dict[int, list[str]], dict[str, CausewayError]]:
-    """The groups by the broker that coordinates them, and those for which there is none now."""
+    """The groups of each coordinating broker, and the errors of groups without a coordinator."""
     by_node: dict[int, list[str]] = defaultdict(list)
     errors: dict[str, CausewayError] = {}
     share = Deadline(_share(deadline, patience_s, groups))

@@ -1,4 +1,4 @@
-"""Reads logs from an offset on, where speed does not matter: the relayed batches, or all."""
+"""Reads logs from an offset on: the relayed batches, or all batches. Not for the fast path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from causeway.records import MAGIC, MAGIC_AT, Batch, BatchHeader, Record, frames
 
 _READ_BYTES = 8 * 1024 * 1024
 
-# Timestamp (ms), key, value, headers: what makes two records the same.
+# Timestamp (ms), key, value, headers. Two records with the same content are equal.
 Content = tuple[int | None, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
@@ -31,9 +31,10 @@ def relayed(
     end: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Batch]:
-    """The relayed series from offset `position` to where the log ends by then (for committed
-    reads, its last stable offset), or until `most_bytes` are read. `end`: it must have reached so
-    far. `check` is called before each fetch, for what it may raise. Raises CausewayError."""
+    """Yields the relayed series from offset `position` to the end of the log (for committed reads,
+    its last stable offset) at that time, or until `most_bytes` are read. `end`: the log must reach
+    at least this offset. `check` is called before each fetch, and may raise an error. Raises
+    CausewayError."""
     read = 0
     while most_bytes is None or read < most_bytes:
         check()
@@ -52,7 +53,8 @@ def relayed(
 
 
 def _behind(at: TopicPartition, end: int, shown: int) -> BrokerError:
-    """A leader that was elected a moment ago may not know yet how far its log is committed."""
+    """The error for a log that seems too short: a new leader may not yet know up to which offset
+    its log is committed."""
     return BrokerError(
         "read",
         str(at),
@@ -72,9 +74,9 @@ def raw_batches(
     *,
     every_format: bool = False,
 ) -> Iterator[memoryview]:
-    """Whole batches, header included, from `position` (or where the log starts) below `end`; with
-    `every_format` also messages of the formats before, which no producer with an id has written.
-    `check`: see `relayed`. Raises CausewayError."""
+    """Yields whole batches, with headers, from `position` (or the log's start) up to `end` - 1.
+    With `every_format`, also yields messages of older formats, which have no producer ids. `check`:
+    see `relayed`. Raises CausewayError."""
     if position >= end:
         return
     position = max(position, value_of(cluster.list_offsets([at], EARLIEST)[at]).offset)
@@ -86,7 +88,7 @@ def raw_batches(
         for raw in frames(data, str(at)):
             offset = int.from_bytes(raw[:8])
             if offset >= end:
-                return  # appended since `end` was asked for
+                return  # this batch was appended after the caller asked for the end
             is_modern = raw[MAGIC_AT] >= MAGIC
             last = BatchHeader.of(raw).last if is_modern else offset
             if last >= position:

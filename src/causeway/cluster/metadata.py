@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 
 def value_of(answer: T | CausewayError) -> T:
-    """Raises the error, if the answer is one."""
+    """Returns the answer. Raises it if it is an error."""
     if isinstance(answer, CausewayError):
         raise answer
     return answer
@@ -28,7 +28,7 @@ def value_of(answer: T | CausewayError) -> T:
 def each_value(
     answers: Mapping[K, T | CausewayError], read: Callable[[T], U]
 ) -> dict[K, U | CausewayError]:
-    """What `read` makes of each answer; errors stay."""
+    """Applies `read` to each answer. Errors stay the same."""
     return {
         key: answer if isinstance(answer, CausewayError) else read(answer)
         for key, answer in answers.items()
@@ -36,7 +36,7 @@ def each_value(
 
 
 def by_topic(items: Iterable[tuple[str, T]]) -> list[tuple[str, list[T]]]:
-    """The items of each topic, as requests have them."""
+    """Groups the items by topic, in the form that requests have."""
     found: dict[str, list[T]] = defaultdict(list)
     for topic, item in items:
         found[topic].append(item)
@@ -52,7 +52,8 @@ class Leader(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """`leader` is -1 if there is none (then `error` says so); `leader_epoch` -1 if unknown."""
+    """`leader` is -1 if there is none; then there is an `error`. `leader_epoch` is -1 if
+    unknown."""
 
     leader: int
     leader_epoch: int
@@ -63,10 +64,10 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """`topic_id`: 32 hex digits, zeros if the cluster gives none (it still runs by a protocol
-    version before 2.8).
+    """`topic_id`: 32 hex digits; zeros if the cluster gives no id, because its protocol version is
+    still older than 2.8.
 
-    `error`: the topic does not exist, or we may not see it; then there are no partitions.
+    `error`: the topic does not exist, or we may not see it. Then there are no partitions.
     """
 
     name: str
@@ -78,7 +79,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """`controller`: the broker for administrative requests, -1 if unknown."""
+    """`controller`: the broker for administrative requests; -1 if unknown."""
 
     cluster_id: str | None
     brokers: Mapping[int, tuple[str, int]]
@@ -88,8 +89,8 @@ class ClusterMetadata:
 
 class LeaderEpochs:
     """The newest known leader epoch of each partition. A broker that names an older epoch does not
-    know the latest election: it was frozen, or is cut off. The leader that it names may no
-    longer lead, and that leader's log may be wrong. Kafka's own clients check this too (`Metadata`
+    know the latest election: it was frozen, or is cut off. The leader that it names may lead no
+    longer, and the log of that leader may be wrong. Kafka's own clients check this, too (`Metadata`
     of Apache Kafka, KIP-320). Not thread-safe."""
 
     def __init__(self) -> None:
@@ -101,8 +102,8 @@ class LeaderEpochs:
             self._newest[key] = max(epoch, self._newest.get(key, -1))
 
     def checked(self, found: ClusterMetadata, alias: str) -> tuple[ClusterMetadata, bool]:
-        """`found` with an error in place of each leader whose epoch is older than a known one, and
-        whether there are any."""
+        """Returns `found` with an error in place of each leader whose epoch is older than a known
+        one, and whether there is such a leader."""
         outdated: dict[str, TopicMetadata] = {}
         for topic in found.topics.values():
             stale: dict[int, PartitionMetadata] = {}
@@ -131,8 +132,8 @@ def _outdated(one: PartitionMetadata, where: str, newest: int) -> PartitionMetad
 
 
 def metadata_request(topics: list[str] | None, *, with_rights: bool = False) -> Any:
-    """A request for the brokers and the topics with these names; None: all topics. Creates no
-    topic. `with_rights`: with what we may do to each topic."""
+    """A request for the brokers, and the topics with these names (all topics if None). It creates
+    no topic. `with_rights`: the answer has our rights on each topic."""
     return MetadataRequest(
         topics=topics
         if topics is None

@@ -1,4 +1,4 @@
-"""Positions in logs: looks offsets up, and reads raw batches where speed does not matter."""
+"""Looks up offsets in logs, and reads raw batches. Not for the fast path."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ PARTITIONS_A_REQUEST = 5_000
 SAMPLE_BYTES = 256 * 1024
 
 Wanted = list[tuple[TopicPartition, int]]
-"""Partitions of one broker, with their leader epochs."""
+"""The partitions of one broker, with their leader epochs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAt:
-    """`offset` is -1 if no record reaches the timestamp that was asked for; `timestamp` (ms) is
-    the found record's, -1 for the ends of a log; `leader_epoch` -1 if the broker does not say."""
+    """`offset` is -1 if no record has the requested timestamp or a later one. `timestamp` (ms):
+    that of the record, -1 for the start or end of a log. `leader_epoch` is -1 if the broker gives
+    none."""
 
     offset: int
     timestamp: int
@@ -51,9 +52,9 @@ class OffsetAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """`records`: batches as they lie in the log, from the one that holds the offset; the last may
-    be cut off. `aborted`: (producer id, first offset) of aborted transactions in that range, for
-    a committed read only."""
+    """`records`: the bytes of the log, from the batch with the offset on; the last batch may be cut
+    off. `aborted`: (producer id, first offset) of the aborted transactions in that range, only for
+    a committed read."""
 
     high_watermark: int
     last_stable: int
@@ -72,15 +73,15 @@ def at_leaders(
     needs: str = "DESCRIBE",
     patience_s: float | None = None,
 ) -> dict[TopicPartition, T | CausewayError]:
-    """Sends a `request` to each leader of the partitions. `value` reads the answer of one without
-    an error. `needs`: the right on the topic."""
+    """Sends a `request` to each leader of the partitions. `value` reads the answer about a
+    partition if it has no error. `needs`: the right on the topic."""
 
     def send(
         node_id: int, wanted: Wanted, deadline: Deadline
     ) -> Iterator[tuple[TopicPartition, T | CausewayError]]:
         for topic in cluster.once(request(wanted, deadline), node_id, deadline).topics:
             for part in topic.partitions:
-                # The answer to OffsetForLeaderEpoch has names of its own.
+                # The answer to OffsetForLeaderEpoch has other names.
                 name = topic.name if hasattr(topic, "name") else topic.topic
                 number = (
                     part.partition_index if hasattr(part, "partition_index") else part.partition
@@ -122,11 +123,12 @@ def list_offsets(
     *,
     patience_s: float | None = None,
 ) -> dict[TopicPartition, OffsetAt | CausewayError]:
-    """The end of each log (LATEST), its start (EARLIEST), or the first record at or after a time.
+    """Returns the end of each log (LATEST), its start (EARLIEST), or the first record at or after a
+    `timestamp` in milliseconds since 1970.
 
-    `timestamp` in milliseconds since 1970 for the last of these. With `read_committed`, LATEST is
-    the last stable offset. A partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION after
-    a few seconds, any other without an answer its error after `patience_s` (the request timeout).
+    With `read_committed`, LATEST is the last stable offset. A partition that does not exist has the
+    error UNKNOWN_TOPIC_OR_PARTITION after a few seconds. Any other partition without an answer has
+    its error after `patience_s` (by default the request timeout).
     """
     return at_leaders(
         cluster,
@@ -149,18 +151,18 @@ def list_offsets(
 def log_ends(
     cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, int | CausewayError]:
-    """Where each log ends on its leader, with the records that its followers lack (and no reader
-    sees).
+    """Returns the end of each log on its leader. It includes records that followers do not have
+    yet, and that no reader sees.
 
-    A leader answers this for the end of its own epoch (OffsetForLeaderEpoch); that needs only
-    DESCRIBE. If a broker does not have that API, fetches ask instead, which need READ. Then a
-    partition whose followers lack records gets an end one record behind the high watermark: its
+    A leader answers this for the end of its own epoch (OffsetForLeaderEpoch), which needs only
+    DESCRIBE. If a broker does not have that API, fetches find the end, which need READ. If
+    followers do not have all records, the result is then one record behind the high watermark: the
     log ends there or later.
     """
     operation = "look up the end of"
 
     def end_of(tp: TopicPartition, part: Any) -> int | CausewayError:
-        if part.end_offset < 0:  # a leader that does not know its epoch yet
+        if part.end_offset < 0:  # the leader does not know its epoch yet
             return broker_error(codes.OFFSET_NOT_AVAILABLE, operation, f"{tp} on {cluster}")
         return int(part.end_offset)
 
@@ -182,8 +184,9 @@ def log_ends(
 def _probed_ends(
     cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, int | CausewayError]:
-    """A leader answers OFFSET_OUT_OF_RANGE only to a fetch behind its log's end. To a fetch between
-    the high watermark and that end it answers without records (Kafka's `LocalLog.read`)."""
+    """Finds the ends by fetches. A leader answers OFFSET_OUT_OF_RANGE only to a fetch behind its
+    log's end. To a fetch between the high watermark and that end, it answers without records
+    (Kafka's `LocalLog.read`)."""
     ends: dict[TopicPartition, int | CausewayError] = {}
     for tp, shown in list_offsets(cluster, tps, LATEST).items():
         if isinstance(shown, CausewayError):
@@ -207,12 +210,13 @@ def fetch(
     read_committed: bool = False,
     max_wait_ms: int = 100,
 ) -> FetchedPartition:
-    """Reads from `offset`; waits up to `max_wait_ms` for a first byte.
+    """Reads from `offset` on. Waits up to `max_wait_ms` for a first byte.
 
-    `read_committed` stops at the last stable offset, and returns which transactions were aborted.
+    With `read_committed`, it reads up to the last stable offset, and returns the aborted
+    transactions.
 
-    At least one batch comes if there is one, however large. Raises BrokerError: code 1
-    (OFFSET_OUT_OF_RANGE) if the offset is not in the log; AuthorizationError.
+    It returns at least one batch if there is one, of any size. Raises AuthorizationError. Raises
+    BrokerError with code 1 (OFFSET_OUT_OF_RANGE) if the offset is not in the log.
     """
     deadline = Deadline(cluster.timeout_s)
 
@@ -243,7 +247,7 @@ def fetch(
 
 
 def _fetched(cluster: ClusterClient, where: str, topic: str, response: Any) -> FetchedPartition:
-    # A broker that throttles (a quota) answers at once, without error, and leaves the topics out.
+    # If a quota throttles us, the broker answers at once, without an error and without topics.
     part = response.responses[0].partitions[0] if response.responses else None
     code = response.error_code
     if not code:
@@ -254,7 +258,7 @@ def _fetched(cluster: ClusterClient, where: str, topic: str, response: Any) -> F
         message = throttled_text(throttle_s(response)) if part is None else None
         error = broker_error(code, "read", where, message, needs=f"READ on topic {topic}")
         if code == codes.CORRUPT_MESSAGE:
-            error.retriable = False  # the broker's disk has the same at each try
+            error.retriable = False  # another try would read the same bytes of the broker's disk
         raise error
     return FetchedPartition(
         high_watermark=part.high_watermark,
@@ -266,7 +270,7 @@ def _fetched(cluster: ClusterClient, where: str, topic: str, response: Any) -> F
 
 
 def bytes_an_offset(cluster: ClusterClient, tp: TopicPartition, start: int) -> float:
-    """How many bytes of the log one offset takes, by the first SAMPLE_BYTES from offset `start` on;
+    """How many bytes one offset takes in the log, by the first SAMPLE_BYTES from offset `start` on.
     1.0 if they cannot be read."""
     last, used = start, 0
     try:

@@ -1,7 +1,7 @@
-"""Connections kept for the next request, by broker address, all of them to one cluster.
+"""Keeps connections for the next request, by broker address. All of them lead to one cluster.
 
-An address may lead to another cluster: a wrong entry in bootstrap.servers, a DNS name that moved, a
-cluster that was set up again. So each connection first asks for the cluster's id, and is refused if
+An address may lead to another cluster: bootstrap.servers has a wrong entry, a DNS name has moved,
+or a cluster was set up again. So each new connection asks for the cluster's id, and is refused if
 it leads to another cluster. Brokers that give no id are accepted.
 """
 
@@ -19,11 +19,11 @@ from causeway.config import CLUSTER_ID, ClientSettings
 from causeway.errors import AuthenticationError, BrokerError, CausewayError, UnreachableError
 from causeway.wire import Connection, Deadline, wait
 
-MAX_IDLE = 4  # a broker
+MAX_IDLE = 4  # idle connections for each broker
 # Brokers close a connection after connections.max.idle.ms, 10 minutes by default.
 MAX_IDLE_S = 240.0
-REFUSED_S = 120.0  # longer refusals do not pass by themselves
-STALE_S = 600.0  # an older refusal proves nothing about now
+REFUSED_S = 120.0  # refusals for a longer time do not end by themselves
+STALE_S = 600.0  # an older refusal says nothing about now
 SUSPECT_S = 10.0  # a broker that failed is asked last for this long
 
 Address = tuple[str, int]
@@ -36,12 +36,12 @@ class _Refused(NamedTuple):
 
 
 class Pool:
-    """Thread-safe. A connection has one user at a time, and leads to the one cluster."""
+    """Thread-safe. Each connection has one user at a time, and all lead to the same cluster."""
 
     def __init__(
         self, settings: ClientSettings, on_failure: Callable[[], None] = lambda: None
     ) -> None:
-        """`on_failure`: called when a broker fails."""
+        """`on_failure` is called when a broker fails."""
         self._settings = settings
         self._on_failure = on_failure
         self.identity = Identity(settings)
@@ -49,14 +49,15 @@ class Pool:
         self._idle: dict[Address, list[tuple[float, Connection]]] = defaultdict(list)
         self._closed = False
         self._refused: _Refused | None = None  # reset by each new connection that succeeds
-        self._suspects: dict[Address, float] = {}  # until when, monotonic
+        self._suspects: dict[Address, float] = {}  # each is a suspect until (monotonic)
 
     def take(self, address: Address, timeout_s: float) -> Connection:
-        """An idle connection that is alive by its socket, or a new one. Raises UnreachableError;
-        AuthenticationError."""
+        """Returns an idle connection whose socket is alive, or a new one. Raises UnreachableError
+        and AuthenticationError."""
         try:
             connection = self._take(address, timeout_s)
-            self.identity.check(connection)  # one in use stayed open when `expect` was called
+            # A connection that was in use when `expect` was called has stayed open.
+            self.identity.check(connection)
         except UnreachableError:
             self.suspect(address)
             raise
@@ -79,7 +80,7 @@ class Pool:
         return self.open(address, max(0.001, limit_s))
 
     def open(self, address: Address, timeout_s: float | None = None) -> Connection:
-        """Open a new connection, which belongs to the caller; see Connection.open."""
+        """Opens a new connection, which belongs to the caller. See Connection.open."""
         try:
             connection = Connection.open(
                 self._settings, *address, timeout_s=timeout_s, vet=self.identity.vet
@@ -94,18 +95,18 @@ class Pool:
 
     @property
     def refused_for_minutes(self) -> str | None:
-        """The reason if all new connections of the last minutes were refused, else None."""
+        """The reason if all new connections of the last minutes were refused; otherwise None."""
         if (refused := self._refused) is None or refused.last - refused.since < REFUSED_S:
             return None
         return refused.reason if time.monotonic() - refused.last < STALE_S else None
 
     def renew(self, settings: ClientSettings) -> None:
-        """Use `settings` for new connections. Open connections stay."""
+        """Uses `settings` for new connections. Open connections stay."""
         self._settings = settings
         self._refused = None
 
     def give_back(self, connection: Connection) -> None:
-        """For a connection with nothing unanswered; a closed one is dropped."""
+        """Keeps a connection that has no unanswered request. A closed connection is dropped."""
         address = (connection.host, connection.port)
         with self._lock:
             idle = self._idle[address]
@@ -123,8 +124,8 @@ class Pool:
     def take_any(
         self, brokers: Sequence[Address], last: Address | None, deadline: Deadline
     ) -> Connection:
-        """A connection to one of the `brokers` or of the bootstrap addresses, to `last` only if no
-        other answers. Raises UnreachableError; AuthenticationError."""
+        """Returns a connection to one of `brokers` or of the bootstrap addresses; to `last` only if
+        no other one answers. Raises UnreachableError and AuthenticationError."""
         now = time.monotonic()
         with self._lock:
             suspects = {address for address, until in self._suspects.items() if until > now}
@@ -173,7 +174,7 @@ def _usable(connection: Connection, idle_since: float) -> bool:
         return False
     if connection.session_expires_at is not None and now >= connection.session_expires_at:
         return False
-    # Nothing is unanswered, so readable means that the broker has hung up.
+    # No request is unanswered, so a readable socket means that the broker has closed it.
     return not wait(connection.socket, write=False, timeout_s=0)
 
 
@@ -181,8 +182,8 @@ _ANSWER_S: Final = 3.0  # the wait for each address
 
 
 class Identity:
-    """Thread-safe. `cluster_id`: the one in the settings, else the expected one, else that of the
-    first broker that gave one."""
+    """The identity of the cluster. Thread-safe. `cluster_id`: the id in the settings; without it,
+    the expected id; without that, the id of the first broker that gave one."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -198,13 +199,14 @@ class Identity:
             return self.cluster_id
 
     def vet(self, connection: Connection, deadline: Deadline) -> None:
-        """Asks a new connection's broker for its cluster's id. Raises UnreachableError if it is not
-        ours."""
+        """Asks the broker of a new connection for its cluster's id. Raises UnreachableError if it
+        is another cluster."""
         connection.cluster_id = ask_id(connection, deadline)
         self.check(connection)
 
     def check(self, connection: Connection) -> None:
-        """Of a connection that was vetted."""
+        """Checks a connection again that `vet` has accepted. Raises UnreachableError as `vet`
+        does."""
         theirs = connection.cluster_id
         with self._lock:
             if self.cluster_id is None:
@@ -226,8 +228,8 @@ class Identity:
 
 
 def cluster_ids_of(settings: ClientSettings, timeout_s: float) -> dict[tuple[str, int], str]:
-    """The cluster id that each bootstrap address leads to. Leaves out addresses that do not answer
-    in that time, or give no id."""
+    """Returns the id of the cluster that each bootstrap address leads to. Leaves out addresses that
+    do not answer in time, or give no id."""
     found = {}
     for address in settings.bootstrap:
         try:
@@ -241,9 +243,9 @@ def cluster_ids_of(settings: ClientSettings, timeout_s: float) -> dict[tuple[str
 
 
 def one_cluster(*clients: ClientSettings) -> str | None:
-    """The id of the only cluster that the bootstrap addresses lead to, as far as they answer soon;
-    None if none of them gives an id. Raises UnreachableError if they lead to several clusters and
-    the settings do not name one."""
+    """Returns the id of the cluster that the bootstrap addresses lead to. Addresses that do not
+    answer soon do not count. None if no address gives an id. Raises UnreachableError if they lead
+    to several clusters and the settings name no id."""
     alias = clients[0].alias
     for client in clients:
         if client.cluster_id is not None:
@@ -271,7 +273,7 @@ def moved_remedy(alias: str, cluster_id: str) -> str:
 
 
 def ask_id(connection: Connection, deadline: Deadline) -> str | None:
-    """The id of the broker's cluster, None if it gives none. Raises UnreachableError."""
+    """Returns the id of the broker's cluster, None if it gives none. Raises UnreachableError."""
     try:
         answer = connection.call(metadata_request([]), deadline.left())
     except BrokerError:

@@ -1,4 +1,4 @@
-"""Producer ids, the producers that brokers remember, and writing single batches."""
+"""Producer ids, the producers that brokers remember, and writes of single batches."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from causeway.wire import Deadline, apis, broker_error, codes, raise_error
 
 IDS_A_FLIGHT = 500
 TRANSACTION_TIMEOUT_MS = 60_000
-# Kafka's own producer sends again after these, Causeway does not: the broker has, or may have,
-# appended the batch; and bytes that are corrupt stay corrupt.
+# After these codes Kafka's own producer sends the batch again, but Causeway does not. After the
+# first two the broker may have appended the batch, and a corrupt batch stays corrupt.
 _FINAL = frozenset(
     (codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND, codes.CORRUPT_MESSAGE)
 )
@@ -35,7 +35,7 @@ _FINAL = frozenset(
 
 
 def init_producer_ids(cluster: ClusterClient, count: int) -> list[tuple[int, int]]:
-    """`count` fresh (producer id, epoch) that no transactional id owns."""
+    """Returns `count` new pairs (producer id, epoch) that belong to no transactional id."""
     deadline = Deadline(cluster.timeout_s)
     found: list[tuple[int, int]] = []
     while len(found) < count:
@@ -45,7 +45,7 @@ def init_producer_ids(cluster: ClusterClient, count: int) -> list[tuple[int, int
 
 
 def _ids(cluster: ClusterClient, count: int, deadline: Deadline) -> list[tuple[int, int]]:
-    """At least one, at most `count`."""
+    """Returns at least one pair (producer id, epoch), and at most `count`."""
     requests = [_init_request(None) for _ in range(count)]
     with cluster.lease(None, deadline) as connection:
         answers = connection.call_many(requests, deadline.left())
@@ -59,9 +59,8 @@ def _ids(cluster: ClusterClient, count: int, deadline: Deadline) -> list[tuple[i
 def init_transactional_id(
     cluster: ClusterClient, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
 ) -> tuple[int, int]:
-    """(producer id, epoch) of the transactional id, the epoch one higher than any before.
-
-    From now on the broker refuses every write with an older epoch (INVALID_PRODUCER_EPOCH).
+    """Takes over the transactional id. Returns its producer id and its epoch, which is higher by
+    one than before. From now on brokers refuse writes with an older epoch (INVALID_PRODUCER_EPOCH).
     """
     answer = cluster.call(
         _init_request(transactional_id, timeout_ms),
@@ -87,8 +86,8 @@ def _init_request(transactional_id: str | None, timeout_ms: int = TRANSACTION_TI
 
 
 def has_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool:
-    """Whether the transactional id has an epoch by now. Raises AuthorizationError if we have no
-    right on the id; BrokerError without the API (before Kafka 3.0); other CausewayErrors if its
+    """Whether the transactional id has an epoch. Raises AuthorizationError if we have no right on
+    the id, BrokerError without the API (before Kafka 3.0), and other CausewayErrors if the
     coordinator cannot be asked."""
 
     def check(answer: Any) -> None:
@@ -102,8 +101,8 @@ def has_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool:
 
 
 def knows_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool | None:
-    """The same; None if its coordinator does not say. Raises CausewayError if the coordinator
-    cannot be asked."""
+    """Does the same as `has_transactional_id`. None if the coordinator does not say. Raises
+    CausewayError if the coordinator cannot be asked."""
     try:
         return has_transactional_id(cluster, transactional_id)
     except AuthorizationError:
@@ -115,7 +114,7 @@ def knows_transactional_id(cluster: ClusterClient, transactional_id: str) -> boo
 
 
 def transactional_ids(cluster: ClusterClient, producer_ids: Collection[int]) -> dict[int, str]:
-    """The transactional ids of those producer ids that have one, if we may DESCRIBE it and its
+    """Returns the transactional id of each producer id that has one, if we may DESCRIBE it and its
     coordinator answers (Kafka 3.0 and later). Raises CausewayError if no broker answers."""
     found: dict[int, str] = {}
     failures: list[CausewayError] = []
@@ -144,24 +143,24 @@ def transactional_ids(cluster: ClusterClient, producer_ids: Collection[int]) -> 
 # every 10 minutes (producer.id.expiration.*). A forgotten producer may send any first sequence.
 YOUNG_S: Final = 12 * 60 * 60.0
 REMEMBERED_S: Final = 60.0
-"""After an answer: in a longer silence the producer of old records may be forgotten."""
+"""The time after an answer for which a broker surely remembers a producer of old records."""
 
 
 def is_young(timestamp_ms: int) -> bool:
-    """Whether a broker surely remembers the producer of a record of that time."""
+    """Whether a broker surely remembers the producer of a record with this timestamp."""
     return timestamp_ms / 1000 > time.time() - YOUNG_S
 
 
 def young_since_ms() -> int:
-    """The time of records that are just young enough."""
+    """The oldest timestamp (ms) of records that are young."""
     return int((time.time() - YOUNG_S) * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveProducer:
-    """A producer as a partition's leader remembers it. `last_timestamp` (ms) is its newest
-    record's. `transaction_start`: the offset of the first record of its open transaction in the
-    partition, -1 if it has none."""
+    """A producer in the memory of a partition's leader. `last_timestamp` (ms): that of its newest
+    record. `transaction_start`: the offset of the first record of its open transaction in the
+    partition, -1 if there is none."""
 
     producer_id: int
     producer_epoch: int
@@ -173,8 +172,8 @@ class ActiveProducer:
 def active_producers(
     cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
-    """The producers with a producer id, idempotent or transactional, that each partition's leader
-    remembers. It forgets those that have not written for a while, by the times of their records.
+    """Returns the idempotent and transactional producers that each partition's leader remembers. By
+    the timestamps of their records, the leader forgets producers that have not written for a while.
     Needs READ."""
 
     return at_leaders(
@@ -201,7 +200,7 @@ def active_producers(
 def last_sequences(
     cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, dict[int, int] | CausewayError]:
-    """The last sequence of each producer id that the partition's leader remembers."""
+    """Returns the last sequence of each producer id that the partition's leader remembers."""
     return each_value(
         active_producers(cluster, tps),
         lambda found: {producer.producer_id: producer.last_sequence for producer in found},
@@ -211,8 +210,8 @@ def last_sequences(
 def open_transactions(
     cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
-    """The producers with an open transaction, by its start: the first one holds back the
-    partition's last stable offset."""
+    """Returns the producers with an open transaction, ordered by its start. The first one holds
+    back the partition's last stable offset."""
     start = attrgetter("transaction_start")
     return each_value(
         active_producers(cluster, tps),
@@ -226,14 +225,15 @@ def open_transactions(
 def produce_batch(
     cluster: ClusterClient, tp: TopicPartition, batch: bytes, *, heed_quota: bool = True
 ) -> int:
-    """Appends one record batch as it is, acks=all; returns its base offset.
+    """Appends one record batch as it is, with acks=all. Returns its base offset.
 
-    While the broker throttles us by a quota, waits. Without `heed_quota` it sends at once, for
-    small batches that cannot wait: a broker also appends batches of clients that it throttles.
+    While a quota throttles us, it waits. Without `heed_quota` it sends at once: a broker also
+    appends batches of clients that it throttles. That is for small batches that cannot wait.
 
-    Sent again only while the broker says that it appended nothing. If the broker may have appended
-    it (a lost connection, a time-out) it raises, and the caller looks at the log: UnreachableError,
-    or BrokerError with code 7 or 20. Other codes: BrokerError, AuthorizationError.
+    The batch is sent again only if the broker says that it has appended nothing. If the broker may
+    have appended it (the connection was lost, or a time-out), raises UnreachableError, or
+    BrokerError with code 7 or 20, and the caller must look at the log. For other codes raises
+    BrokerError or AuthorizationError.
     """
     deadline = Deadline(cluster.timeout_s)
 
@@ -282,8 +282,8 @@ def produce_request(
 def produce_error(
     cluster: ClusterClient, tp: TopicPartition, response: Any
 ) -> CausewayError | None:
-    """The error in the answer to a request with one batch. Has the leader looked up again if the
-    error says so."""
+    """The error in the answer to a request with one batch. If the leader may have moved, it is
+    forgotten, and the next use looks it up again."""
     part = response.responses[0].partition_responses[0]
     if not part.error_code:
         return None

@@ -1,4 +1,4 @@
-"""The rights that a cluster grants to this client, as far as it says so."""
+"""Asks a cluster for the rights that it grants to this client."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from causeway.wire import apis, raise_error
 
 
 def cluster_rights(cluster: ClusterClient) -> frozenset[str] | None:
-    """Operations that we may do on the cluster itself, such as ALTER; all of them if it has no
-    authorizer. None if it does not say. Raises CausewayError."""
+    """Returns the operations that we may do on the cluster itself, for example ALTER; all
+    operations if the cluster has no authorizer. None if it does not say. Raises CausewayError."""
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=True, max_version=apis.DESCRIBE_CLUSTER.highest
     )
@@ -28,7 +28,7 @@ def cluster_rights(cluster: ClusterClient) -> frozenset[str] | None:
 def topic_rights(
     cluster: ClusterClient, topics: Collection[str]
 ) -> dict[str, frozenset[str] | None]:
-    """The same for each of `topics` that exists. Raises CausewayError."""
+    """Returns the same for each of `topics` that exists. Raises CausewayError."""
     if not topics:
         return {}
     request = metadata_request(sorted(topics), with_rights=True)
@@ -41,8 +41,8 @@ def topic_rights(
 
 
 def denies_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool:
-    """Whether the cluster has no right for us on a transactional id. False if it does not say.
-    Raises CausewayError if its coordinator does not answer."""
+    """Whether the cluster denies us all rights on a transactional id. False if it does not say.
+    Raises CausewayError if the coordinator of the id does not answer."""
     try:
         has_transactional_id(cluster, transactional_id)
     except AuthorizationError:

@@ -1,9 +1,9 @@
-"""Kafka's transactions, by the protocol that every broker since 0.11 speaks.
+"""Kafka's transactions, with the protocol that all brokers since 0.11 have.
 
-The id, producer id and epoch are all that writing needs, so one process may write a transaction and
-another end it. Every request here may be repeated: a repetition changes nothing. Requests stay
-below the versions in which a broker bumps the epoch at each end (KIP-890): there, a lost answer
-would lose the epoch as well.
+To write, a process needs only the transactional id, the producer id and the epoch. So one process
+may write a transaction, and another one may end it. Each request here may be repeated: a repetition
+changes nothing. In newer versions of these requests, a broker raises the epoch at each end
+(KIP-890), and a lost answer would also lose the epoch. So we do not use these versions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _PRODUCE_HIGHEST: Final = 11
 
 
 class Caller(Protocol):
-    """The cluster, or what sends requests to it in another way than ClusterClient.call."""
+    """The cluster, or an object that sends requests to it in another way than
+    ClusterClient.call."""
 
     def call(
         self,
@@ -53,7 +54,7 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """The right to write in the name of `id`, until another process begins with it."""
+    """The right to write with the transactional id `id`, until another process takes it over."""
 
     id: str
     producer_id: int
@@ -70,9 +71,9 @@ class Transaction:
 
 
 def begin(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> Transaction:
-    """Takes over the id: an earlier holder can neither write nor commit any more, and what it left
-    open is rolled back, markers included. The broker rolls back by itself what is open for
-    `timeout_ms`. Raises CausewayError."""
+    """Takes over the id. An earlier owner can neither write nor commit any more, and its open
+    transaction is rolled back, with markers. The broker itself rolls back a transaction that is
+    open for `timeout_ms`. Raises CausewayError."""
     producer_id, epoch = init_transactional_id(cluster, transactional_id, timeout_ms)
     return Transaction(id=transactional_id, producer_id=producer_id, epoch=epoch)
 
@@ -80,7 +81,8 @@ def begin(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> Tra
 def add_partitions(
     cluster: Caller, transaction: Transaction, tps: Collection[TopicPartition]
 ) -> None:
-    """Before the first batch goes to each of them. Raises CausewayError."""
+    """Adds partitions to the transaction. Call this before the first batch to each partition.
+    Raises CausewayError."""
     request = AddPartitionsToTxnRequest(
         **{f"v3_and_below_{name}": value for name, value in transaction._fields.items()},
         v3_and_below_topics=by_topic((tp.topic, tp.partition) for tp in tps),
@@ -105,7 +107,7 @@ def commit_offsets(
     group: str,
     offsets: Mapping[TopicPartition, Committed],
 ) -> None:
-    """Has the group's offsets change with the transaction's end, if that commits it.
+    """Adds the group's offsets to the transaction: they change when the transaction is committed.
     Raises CausewayError."""
     needs = f"READ on group {group}"
     request = AddOffsetsToTxnRequest(**transaction._fields, group_id=group, max_version=_HIGHEST)
@@ -143,17 +145,18 @@ def commit_offsets(
 
 
 def end(cluster: Caller, transaction: Transaction, *, commit: bool) -> None:
-    """Commits or rolls back. Raises CausewayError: a BrokerError that is not retriable if the
-    transaction is no longer ours to end (it took too long, or another process has its id)."""
+    """Commits the transaction, or rolls it back. Raises CausewayError. It is a BrokerError that is
+    not retriable if we may not end the transaction any more: it took too long, or another process
+    has its id."""
     request = EndTxnRequest(**transaction._fields, committed=commit, max_version=_HIGHEST)
     _call(cluster, transaction, "commit" if commit else "roll back", request)
 
 
 def give_up(cluster: ClusterClient, transaction: Transaction) -> None:
-    """Rolls back, under a new epoch: a request without an answer may reach a broker yet, and
-    brokers before 3.6 would take it into the next transaction of the same epoch. Raises
-    CausewayError, also if it finds itself fenced: by its own repetition, or by a successor, which
-    it leaves alone."""
+    """Rolls the transaction back with a new epoch. A request without an answer may still reach a
+    broker, and brokers before 3.6 would add it to the next transaction of the same epoch. Raises
+    CausewayError, also if it is fenced: by its own repetition, or by a successor, whose transaction
+    it does not touch."""
     request = InitProducerIdRequest(
         **transaction._fields,
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
@@ -166,9 +169,9 @@ def give_up(cluster: ClusterClient, transaction: Transaction) -> None:
 def produce(
     cluster: ClusterClient, transaction: Transaction, tp: TopicPartition, batch: bytes
 ) -> None:
-    """Appends one batch, whose header has the transaction's producer and the partition's next
-    sequence. Sent again until it is known to be there: its sequence lets it in once.
-    Raises CausewayError."""
+    """Appends one batch. Its header has the transaction's producer and the partition's next
+    sequence. It is sent again until the broker has it: because of its sequence, the broker appends
+    it only once. Raises CausewayError."""
     deadline = Deadline(cluster.timeout_s)
 
     def attempt() -> None:
@@ -191,8 +194,8 @@ def _call(
     results: Callable[[Any], Iterable[tuple[int, str]]] | None = None,
     group: str | None = None,
 ) -> None:
-    """Sends to the coordinator of the transaction, or of `group`. `results`: each error code in the
-    answer, with the ACL that it needs."""
+    """Sends a request to the coordinator of the transaction, or of `group`. `results` returns each
+    error code in the answer, with the ACL that it needs."""
 
     def check(answer: Any) -> None:
         # An answer with an error for each item has no error of its own.
