@@ -1,4 +1,4 @@
-"""What a link keeps in topics of its target: its progress, its offset maps and its directives."""
+"""The topics that a link keeps on its target: its progress, its offset maps and its directives."""
 
 from causeway.link_topics.directive_log import (
     WRITE_DIRECTIVES,

@@ -1,8 +1,9 @@
-"""The directives topic of a link: read from an offset on, written by one person at a time.
+"""The directives topic of a link. It is read from an offset on, and written by one person at a
+time.
 
-`__causeway.<source>.<target>.directives` on the target: one partition, compacted, JSON, created by
-the first directive. Only the leading driver writes to the progress topic, so directives, which
-several people may give, have a topic of their own.
+`__causeway.<source>.<target>.directives` on the target has one partition, is compacted, and has
+JSON. The first directive creates it. Only the leading driver writes to the progress topic. Several
+people may give directives, so these have their own topic.
 
     write   take over the topic's transactional id ─► read to the end ─► decide ─► write, commit
 
@@ -38,7 +39,7 @@ from causeway.link_topics.topic_log import TopicLog, build
 from causeway.model import NO_TOPIC_ID, TopicPartition, same_topic
 from causeway.records import keep, records_of
 
-REPLICAS = 3  # as the progress topic has
+REPLICAS = 3  # the same number as for the progress topic
 WRITE_DIRECTIVES = "write directives"
 _TRANSACTION_MS = 30_000
 # INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED
@@ -46,15 +47,15 @@ _FENCED = frozenset({47, 48, 49, 90})
 _OFFSET_OUT_OF_RANGE = 1
 _READ_BYTES = 1 << 20
 _SEEN_S = 10.0
-_NAMED_S = 5.0  # how often to ask which topic has the name
+_NAMED_S = 5.0  # how often to check whether the topic was recreated
 
 
 class DirectiveLog:
-    """Reads a link's directives again and again. Not thread-safe.
+    """Reads a link's directives repeatedly. Not thread-safe.
 
-    `directives`: all that was read; `end`: the next offset to read, in the topic with `topic_id`;
-    -1 and NO_TOPIC_ID while there is no topic. `strange`: the number of records that Causeway did
-    not write.
+    `directives`: all directives that were read. `end`: the next offset to read in the topic with
+    `topic_id`; -1 and NO_TOPIC_ID while there is no topic. `strange`: the number of records that
+    Causeway did not write.
     """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
@@ -71,9 +72,9 @@ class DirectiveLog:
         return self._at.topic
 
     def look(self) -> list[tuple[int, Directive]]:
-        """The directives since the last look, up to the topic's end by now, with the offset of
-        each: the newest of each key. None if there is no such topic; all if the topic was
-        recreated. Raises CausewayError."""
+        """Returns the directives since the last look, up to the current end of the topic: the
+        newest one of each key, with its offset. If the topic was recreated, returns all directives;
+        if it does not exist, an empty list. Raises CausewayError."""
         if self.end >= 0 and not self._was_recreated():
             try:
                 return self._read(self.directives, self.end, 0)
@@ -83,12 +84,12 @@ class DirectiveLog:
         return self._begin()
 
     def _was_recreated(self) -> bool:
-        """Whether another topic has the name by now. The new topic may be longer."""
+        """Whether another topic has the name now. The new topic may be longer."""
         if (now := time.monotonic()) < self._ask_at:
             return False
         found = self._cluster.metadata([self.topic]).topics.get(self.topic)
         if found is not None and not same_topic(found.topic_id, self.topic_id):
-            return True  # again at each look, until the new topic was read
+            return True  # each look checks this until the new topic has been read
         self._ask_at = now + _NAMED_S
         return False
 
@@ -106,7 +107,8 @@ class DirectiveLog:
         return newest
 
     def _read(self, before: LinkDirectives, position: int, end: int) -> list[tuple[int, Directive]]:
-        """Reads from `position` to the log's end, at least to `end`, and adds that to `before`."""
+        """Reads from `position` to the log's end, at least to `end`. Adds the changes to
+        `before`."""
         newest: dict[DirectiveKey, tuple[int, Directive]] = {}
         changes: list[DirectiveChange] = []
         while True:
@@ -139,7 +141,7 @@ class DirectiveLog:
 
 class ActiveDirectives(NamedTuple):
     """The directives of a link that hold. `reason`: why they cannot be read, or why the driver does
-    not carry them out."""
+    not execute them."""
 
     directives: tuple[Directive, ...] = ()
     reason: str | None = None
@@ -148,7 +150,7 @@ class ActiveDirectives(NamedTuple):
 def active_directives(
     target: Cluster, link: LinkSettings, contents: ProgressContents
 ) -> ActiveDirectives:
-    """Raises CausewayError if the target cannot be asked at all."""
+    """Reads the directives that hold. Raises CausewayError if the target cannot be asked at all."""
     log = DirectiveLog(target, link.directives_topic)
     try:
         log.look()
@@ -169,10 +171,10 @@ class WrittenDirectives(NamedTuple):
 def write_directives(
     cluster: Cluster, link: LinkSettings, decide: Callable[[LinkDirectives], DirectivePlan]
 ) -> WrittenDirectives:
-    """Writes the changes that `decide` makes of all current directives, in one step.
+    """Writes the changes that `decide` returns for all current directives, in one step.
 
-    Raises ConflictError, without a change, if another person did the same at the same time;
-    CausewayError.
+    Raises ConflictError, and changes nothing, if another person wrote at the same time. Raises
+    other CausewayErrors.
     """
     TopicLog(cluster, link.directives_topic).ensure(REPLICAS, configs=TOPIC_CONFIGS)
     at = TopicPartition(link.directives_topic, 0)
@@ -193,7 +195,7 @@ def write_directives(
             "a concurrent administrative request was written later",
             remedy="nothing was changed; look at `causeway status`, and try again",
         ) from error
-    # A broker answers before readers see the commit.
+    # A broker answers a commit before readers see it.
     before, deadline = log.end, time.monotonic() + _SEEN_S
     while plan.changes and log.end <= before and time.monotonic() < deadline:
         time.sleep(0.02)

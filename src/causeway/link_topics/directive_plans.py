@@ -1,11 +1,11 @@
-"""The changes that a wish makes to the directives of a link. The end of a mirror takes several:
+"""Plans the changes to a link's directives after which a wish holds. To end a mirror takes several:
 
 plan_end            the mirror ends: no record is mirrored from now on
-renew_promotion     the command of a promotion is still at work
+renew_promotion     the command of a promotion is still running
 release_promotions  mirrors whose promoting commands have died go on
-finish_end          it has ended: each topic at its cut; `done` once nothing is left to do
-withdraw_promotion  it goes on: the promotion was not clean
-plan_failback       it goes on, with all of its parts that had ended
+finish_end          the mirror has ended, each topic at its cut; `done` when nothing is left to do
+withdraw_promotion  the mirror goes on: the promotion was not clean
+plan_failback       the mirror goes on, with all parts that had ended
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from causeway.link_topics.directives import (
 )
 from causeway.model import ENDED, State
 
-PROMOTION_HOLD_S: Final = 30.0  # a promotion that is not renewed for so long is released
+PROMOTION_HOLD_S: Final = 30.0  # a promotion that is not renewed within this time is released
 
 
 def plan_directive(current: LinkDirectives, wish: Directive) -> DirectivePlan:
     """The changes after which `wish` holds. A pause pauses all parts of its scope. A resume
-    (`paused` false) leaves parts alone that were paused on their own. Raises RefusedError for a
+    (`paused` false) does not resume parts that have their own pause. Raises RefusedError for a
     pause, a resume or a restart of a mirror that has ended."""
     if isinstance(wish, PauseDirective | RestartDirective) and (end := current.end_of(wish.scope)):
         raise _has_ended(wish, end)
@@ -74,7 +74,7 @@ def _plan_pause(current: LinkDirectives, wish: PauseDirective) -> DirectivePlan:
     ]
     moot: tuple[DirectiveChange, ...] = tuple((e.key, None) for e in parts if not e.paused)
     if wish.paused:
-        # A pause of a wider scope may be taken back first; then this one still holds.
+        # If a pause of a wider scope is taken back first, this one still holds.
         same = now is not None and now.scope == scope
         return DirectivePlan(changes=moot if same else (*moot, (wish.key, wish)), before=now)
     paused = tuple(each for each in parts if each.paused)
@@ -86,9 +86,9 @@ def _plan_pause(current: LinkDirectives, wish: PauseDirective) -> DirectivePlan:
 
 
 def plan_end(current: LinkDirectives, wish: EndDirective) -> DirectivePlan:
-    """Writes the end `wish`. Changes nothing if the scope has ended already, in any way. A command
-    continues a promotion that was killed: from then on only the new command can finish it.
-    Raises ConfigError if the scope is part of one that has ended."""
+    """The changes that write the end `wish`. There are none if the scope has already ended, in any
+    way. A command continues a promotion whose command was killed: from then on only the new command
+    can finish it. Raises ConfigError if the scope is part of a scope that has ended."""
     before = current.end_of(wish.scope)
     if before is not None and before.scope != wish.scope:
         raise ConfigError(
@@ -101,8 +101,8 @@ def plan_end(current: LinkDirectives, wish: EndDirective) -> DirectivePlan:
 
 
 def renew_promotion(current: LinkDirectives, scope: Scope, run: str, until: int) -> DirectivePlan:
-    """The promotion of the command `run` holds its mirror until `until`. Changes nothing if that
-    promotion was taken back."""
+    """The changes after which the promotion of the command `run` holds its mirror until `until`.
+    There are none if that promotion was taken back."""
     before = current.get(EndDirective, scope)
     if before is None or before.how is not State.PROMOTING or before.run != run:
         return DirectivePlan(before=before)
@@ -111,8 +111,8 @@ def renew_promotion(current: LinkDirectives, scope: Scope, run: str, until: int)
 
 
 def promotions_under_way(current: LinkDirectives) -> tuple[EndDirective, ...]:
-    """The promotions that are under way and whose commands renew them. Commands of earlier versions
-    renew nothing: a person has to call these again."""
+    """The promotions under way that their commands renew. Commands of earlier versions renew
+    nothing: a person has to start them again."""
     return tuple(
         each
         for each in current.all(EndDirective)
@@ -121,7 +121,8 @@ def promotions_under_way(current: LinkDirectives) -> tuple[EndDirective, ...]:
 
 
 def release_promotions(current: LinkDirectives, left: Collection[EndDirective]) -> DirectivePlan:
-    """The mirrors of the promotions in `left` go on, unless a command has renewed them since."""
+    """The changes after which the mirrors of the promotions in `left` go on, except promotions that
+    a command has renewed since."""
     changes = tuple((e.key, None) for e in left if current.by_key.get(e.key) == e)
     return DirectivePlan(changes=changes)
 
@@ -136,10 +137,10 @@ def finish_end(
     groups: Collection[str] = (),
     run: str = "",
 ) -> DirectivePlan:
-    """The mirror of `plan_end` has ended `how`, with these cuts by topic; a topic that has a cut
-    keeps it. `groups`: those that could not be committed; `run`: the command that has promoted it.
-    Raises ConflictError if the end was taken back, if another command has taken the promotion
-    over, or if the scope has ended in another way."""
+    """The changes after which the mirror of `plan_end` has ended `how`, with these cuts by topic. A
+    topic that already has a cut keeps it. `groups`: the groups that could not be committed. `run`:
+    the command that has promoted the mirror. Raises ConflictError if the end was taken back, if
+    another command has taken over the promotion, or if the scope has ended in another way."""
     before = current.get(EndDirective, scope)
     if before is None:
         cause = "a person, or the leading driver, has taken it back meanwhile"
@@ -155,7 +156,7 @@ def finish_end(
         at = Scope(topic)
         known = current.get(EndDirective, at)
         if known is None or known.cut is None:
-            # If the link ends, the link's directive says what is left to do.
+            # If the link ends, the link's directive shows whether something is left to do.
             topic_end = ended.replace(scope=at, cut=cut, done=done or scope != at)
             changes.append((topic_end.key, topic_end))
     own_cut = before.cut or cuts.get(scope.topic or "")
@@ -169,8 +170,9 @@ def finish_end(
 def withdraw_promotion(
     current: LinkDirectives, scope: Scope, run: str | None = None
 ) -> DirectivePlan:
-    """Takes back the promotion of the scope, or only that of the command `run`. Mirrors that have
-    ended stay ended, and so do parts that had ended before."""
+    """The changes that take back the promotion of the scope; with `run`, only if it is the
+    promotion of that command. Mirrors that have ended stay ended, also parts that had ended
+    before."""
     before = current.get(EndDirective, scope)
     if before is None or before.how in ENDED or run not in (None, before.run):
         return DirectivePlan(before=before)
@@ -178,7 +180,7 @@ def withdraw_promotion(
 
 
 def plan_failback(current: LinkDirectives, scope: Scope) -> DirectivePlan:
-    """The scope is mirrored again, and all of its parts."""
+    """The changes after which the scope and all its parts are mirrored again."""
     ends = [each.key for each in current.all(EndDirective) if scope.covers(each.scope)]
     before = current.get(EndDirective, scope)
     return DirectivePlan(changes=tuple((key, None) for key in ends), before=before)

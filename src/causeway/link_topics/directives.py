@@ -1,9 +1,9 @@
 """Directives: requests of people to a running mirror, as values.
 
 The scope of a directive is a link, one of its topics, or one partition. Most kinds hold until they
-are taken back. Restart and step-down are acts: the leading driver carries them out once.
+are taken back. Restart and step-down are acts: the leading driver executes them once.
 
-Their records: records.py. How they are read and written: directive_log.py.
+records.py has their records; directive_log.py reads and writes them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DirectiveKind(StrEnum):
 
     @property
     def holds(self) -> bool:
-        """Whether it holds until it is taken back; else it is an act."""
+        """Whether it holds until it is taken back; otherwise it is an act."""
         return self not in (DirectiveKind.RESTART, DirectiveKind.STEP_DOWN)
 
 
@@ -53,7 +53,7 @@ class Scope(NamedTuple):
         return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
 
     def covers(self, other: Scope | TopicPartition) -> bool:
-        """Whether `other` is part of this, or the same."""
+        """Whether `other` is this scope or a part of it."""
         if self.topic is None:
             return True
         return self.topic == other.topic and self.partition in (None, other.partition)
@@ -76,8 +76,8 @@ DirectiveKey = tuple[DirectiveKind, Scope]
 
 
 class ClaimStart(NamedTuple):
-    """A source offset that a partition is claimed from, in the topic with the id `of`. `by`: the
-    directive's `at`; `translated`: see BeginDirective."""
+    """The source offset from which a partition is claimed, in the topic with the id `of`. `by`: the
+    `at` of the directive. `translated`: see BeginDirective."""
 
     offset: int
     by: int
@@ -86,7 +86,7 @@ class ClaimStart(NamedTuple):
 
 
 class FenceAcl(NamedTuple):
-    """An ACL on one topic of the source, by the names of Kafka's enums."""
+    """An ACL on one topic of the source, with the names of Kafka's enums."""
 
     permission: str
     operation: str
@@ -100,10 +100,10 @@ class CutPoint(Value, kw_only=True):
         source  0 ………………… S │ …       every relayed record below source offset S is on the target
         target  0 ………………… T │ …       below T, and the mirror has written nothing at T or later
 
-    `source`: S, or -1 if the partition was never claimed; `targets`: each target partition that it
-    fed, with T: the offset after the last record of the mirror, whatever others have written since.
-    `exact` false: the mirror ended without a last report, and records from S on are, or may be,
-    below T."""
+    `source`: S, or -1 if the partition was never claimed. `targets`: each target partition that it
+    fed, with T, the offset after the last record of the mirror; records that others wrote since do
+    not count. `exact` is false if the mirror ended without a last report: then records from S on
+    are, or may be, below T."""
 
     partition: int
     source: int
@@ -112,9 +112,9 @@ class CutPoint(Value, kw_only=True):
 
 
 class Cut(Value, kw_only=True):
-    """The end of a topic's mirror, by its name on the source; `target`: its name on the target. The
-    ids show whether either topic was recreated since. A reverse link starts at the cut.
-    `preserves`: each record has the same offset on both sides."""
+    """The end of the mirror of a topic. `target`: the topic's name on the target. The ids show
+    whether one of the topics was recreated since. A reverse link starts at the cut. `preserves`:
+    each record has the same offset on both sides."""
 
     target: str
     source_id: str = NO_TOPIC_ID
@@ -127,7 +127,7 @@ class Cut(Value, kw_only=True):
 
 
 class Directive(Value, kw_only=True):
-    """`who`: as `user@host`; `why`: the reason that they gave; `at`: ms since 1970.
+    """`who`: `user@host`. `why`: the reason that the person gave. `at`: ms since 1970.
 
     The order of the fields is their order in a record."""
 
@@ -144,35 +144,36 @@ class Directive(Value, kw_only=True):
 
     @property
     def happened_once(self) -> bool:
-        """Whether it is a past event, such as a failover, and not a condition that holds."""
+        """Whether it is a past event, for example a failover, and not a condition that holds."""
         return not self.kind.holds
 
     @property
     def by(self) -> str:
-        """`by anna@ops1 since 2026-01-31T12:00:00Z: why`; of a past event `by anna@ops1 at …`."""
+        """`by anna@ops1 since 2026-01-31T12:00:00Z: why`; for a past event `by anna@ops1 at …`."""
         stamp = datetime.fromtimestamp(self.at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         when = "at" if self.happened_once else "since"
         return f"by {self.who} {when} {stamp}" + (f": {self.why}" if self.why else "")
 
 
 class PauseDirective(Directive, kw_only=True):
-    """`paused` false: the scope is not paused, although a wider scope is."""
+    """If `paused` is false, the scope is not paused, although a wider scope is."""
 
     kind = DirectiveKind.PAUSE
     paused: bool = True
 
 
 class ThrottleDirective(Directive, kw_only=True):
-    """`bytes_per_s` None: no limit, although the settings have one."""
+    """If `bytes_per_s` is None, there is no limit, although the settings have one."""
 
     kind = DirectiveKind.THROTTLE
     bytes_per_s: Annotated[int, Meta(gt=0)] | None
 
 
 class RestartDirective(Directive, kw_only=True):
-    """`adopt`: it acknowledges lost records, and stopped partitions continue as after
-    `run --adopt`. `translate`: stopped partitions that kept their offsets go on with translated
-    offsets. `refill`: the id of a topic on the target, which is deleted, and mirrored again."""
+    """`adopt`: lost records are acknowledged, and stopped partitions continue as after `run
+    --adopt`.
+    `translate`: stopped partitions that kept their offsets go on with translated offsets. `refill`:
+    the id of a topic on the target, which is deleted and mirrored again."""
 
     kind = DirectiveKind.RESTART
     adopt: bool = False
@@ -185,7 +186,7 @@ class StepDownDirective(Directive, kw_only=True):
 
 
 class FenceDirective(Directive, kw_only=True):
-    """Keeps other clients from writing to a topic of the source until `until` (ms); `acls`: the
+    """Prevents other clients from writing to a topic of the source until `until` (ms). `acls`: the
     ACLs that the fence has set, see control/fences.py."""
 
     kind = DirectiveKind.FENCE
@@ -194,7 +195,8 @@ class FenceDirective(Directive, kw_only=True):
 
 
 class CutoverDirective(Directive, kw_only=True):
-    """The process `run` cuts the link over, until `until` (ms) unless it renews that."""
+    """The process `run` does the cutover of the link. It holds until `until` (ms), unless the
+    process renews it."""
 
     kind = DirectiveKind.CUTOVER
     until: int
@@ -202,10 +204,11 @@ class CutoverDirective(Directive, kw_only=True):
 
 
 class EndDirective(Directive, kw_only=True):
-    """The end of a mirror. `how`: PROMOTING, PROMOTED or FAILED_OVER; `done`: all that follows from
-    it is done; `groups`: those that could not be committed then. `until` (ms), `run`: as those of a
-    cutover, of a promotion that is under way; -1 and empty in any other. `cut`: of a topic, once it
-    is known."""
+    """The end of a mirror. `how`: PROMOTING, PROMOTED or FAILED_OVER. `done`: nothing is left to
+    do.
+    `groups`: the groups that could not be committed then. `until` (ms), `run`: the same as for a
+    cutover, while a promotion is under way; otherwise -1 and empty. `cut`: the cut of a topic, when
+    it is known."""
 
     kind = DirectiveKind.END
     how: State = State.PROMOTED
@@ -221,10 +224,11 @@ class EndDirective(Directive, kw_only=True):
 
 
 class BeginDirective(Directive, kw_only=True):
-    """Claims the partitions of a topic once from the source offsets `starts`, in the topic with
-    `source_id`. Target offsets by partition: `looked`, up to which the target was searched for
-    records that only it has; `kept`, up to which later records of others were dealt with.
-    `translated`: offsets are translated, whatever the settings say."""
+    """Claims the partitions of a topic once, from the source offsets `starts` in the topic with
+    `source_id`. Both of these are target offsets by partition. `looked`: up to there the target was
+    searched for records that only the target has. `kept`: up to there, a person has decided about
+    later records of others. `translated`: offsets are translated, also if the settings say
+    otherwise."""
 
     kind = DirectiveKind.BEGIN
     source_id: str = NO_TOPIC_ID
@@ -239,7 +243,7 @@ class BeginDirective(Directive, kw_only=True):
 
 
 class MirrorDirective(Directive, kw_only=True):
-    """A topic that a person has chosen, whatever `topics` in the settings says."""
+    """A person has chosen the topic, also if `topics` in the settings does not have it."""
 
     kind = DirectiveKind.MIRROR
 
@@ -275,23 +279,23 @@ class LinkDirectives:
         return LinkDirectives(found)
 
     def __iter__(self) -> Iterator[Directive]:
-        """Those that hold, by kind and scope."""
+        """The directives that hold, by kind and scope."""
         found = (each for each in self.by_key.values() if each.kind.holds)
         return iter(sorted(found, key=lambda each: (each.kind, *each.scope.order)))
 
     def get(self, which: type[AnyDirective], scope: Scope = THE_LINK) -> AnyDirective | None:
-        """The directive of that class about exactly `scope`."""
+        """The directive of this class about exactly `scope`."""
         found = self.by_key.get((which.kind, scope))
         return found if isinstance(found, which) else None
 
     def all(self, which: type[AnyDirective]) -> Iterator[AnyDirective]:
-        """The directives of that class."""
+        """The directives of this class."""
         return (each for each in self.by_key.values() if isinstance(each, which))
 
     def narrowest(
         self, which: type[AnyDirective], what: Scope | TopicPartition
     ) -> AnyDirective | None:
-        """Of the directives of that class about `what` or a wider scope, the narrowest."""
+        """The directive of this class about `what`, or about the next wider scope that has one."""
         scope: Scope | None = Scope(*what)
         while scope is not None:
             if (found := self.get(which, scope)) is not None:
@@ -305,24 +309,25 @@ class LinkDirectives:
         return found if found is not None and found.paused else None
 
     def end_of(self, what: Scope | TopicPartition) -> EndDirective | None:
-        """The directive that has ended the mirror of `what`, or is about to (PROMOTING); None if
-        the mirror goes on. No part of an ended mirror goes on."""
+        """The directive that has ended the mirror of `what`, or is about to end it (PROMOTING).
+        None if the mirror goes on. No part of an ended mirror goes on."""
         return self.narrowest(EndDirective, what)
 
     def has_ended(self, what: Scope | TopicPartition) -> bool:
-        """Whether its mirror has ended, and is not only about to."""
+        """Whether the mirror of `what` has ended. It has not while it is only about to end."""
         found = self.end_of(what)
         return found is not None and found.how in ENDED
 
     def hold_of(self, what: Scope | TopicPartition) -> Hold | None:
-        """Why no lane may have any part of `what`; None if lanes may."""
+        """Why no lane may have a part of `what`; None if lanes may."""
         if (end := self.end_of(what)) is not None:
             return end.how, f"{end.how} {end.by}"
         pause = self.pause_of(what)
         return None if pause is None else (State.PAUSED, f"paused {pause.by}")
 
     def start_of(self, at: TopicPartition) -> ClaimStart | None:
-        """The offset from which `at` must be claimed again; None if it must not."""
+        """The offset from which `at` must be claimed again; None if it must not be claimed
+        again."""
         found = self.get(BeginDirective, Scope(at.topic))
         if found is None or (offset := found.starts.get(at.partition)) is None:
             return None
@@ -330,14 +335,15 @@ class LinkDirectives:
 
     @property
     def holds(self) -> bool:
-        """Whether any scope is paused, or has ended."""
+        """Whether a scope is paused, or has ended."""
         return any(
             isinstance(each, EndDirective) or (isinstance(each, PauseDirective) and each.paused)
             for each in self.by_key.values()
         )
 
     def limits(self, by_default: int | None) -> dict[str | None, int]:
-        """Bytes/s of each throttled topic, and of the link by None. `by_default`: the setting."""
+        """The limit (bytes/s) of each throttled topic, and of the link (None). `by_default`: the
+        limit in the settings."""
         found = {each.scope.topic: each.bytes_per_s for each in self.all(ThrottleDirective)}
         found.setdefault(None, by_default)
         return {topic: rate for topic, rate in found.items() if rate is not None}
@@ -345,8 +351,9 @@ class LinkDirectives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectivePlan:
-    """The changes to write, none if the wish holds already; `before`: the directive that counted
-    for the scope until now; `parts`: directives about parts of the scope that continue to hold."""
+    """`changes`: the changes to write, none if the wish already holds. `before`: the directive that
+    counted for the scope until now. `parts`: directives about parts of the scope that still
+    hold."""
 
     changes: tuple[DirectiveChange, ...] = ()
     before: Directive | None = None
@@ -361,7 +368,7 @@ _SHOWN: Mapping[DirectiveKind, tuple[str, ...]] = {
 
 
 def directive_as_json(directive: Directive) -> dict[str, Any]:
-    """For `--json` and pages."""
+    """A directive for `--json` and pages."""
     found: dict[str, Any] = {
         "do": directive.kind.value,
         "topic": directive.scope.topic,

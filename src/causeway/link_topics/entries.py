@@ -1,4 +1,4 @@
-"""The entries of a progress topic, as values. Their records: records.py."""
+"""The entries of a progress topic, as values. records.py has their records."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TRANSLATED = -2
 EVENTS = 250  # the newest events of a link that the topic keeps
 
 
-# For mypy: the fields of all subclasses are given by name.
+# This tells mypy that the fields of all subclasses are passed by name.
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Value(Struct, frozen=True):
-    """A frozen value that is built and compared in a fifth of a dataclass's time: a driver and its
-    lanes build one for each partition that moves, each second. `dataclasses.replace` does not work
-    on it, although mypy accepts that: use `replace`."""
+    """A frozen value. To build and compare it takes a fifth of a dataclass's time: each second, a
+    driver and its lanes build one for each partition that moves. `dataclasses.replace` does not
+    work with it, although mypy accepts that: use `replace`."""
 
     def replace(self, **changes: Any) -> Self:
         """A copy with other values for these fields."""
@@ -28,10 +28,10 @@ class Value(Struct, frozen=True):
 
 
 class Outlet(Value, omit_defaults=True):
-    """One target partition that a source partition feeds, with its producer identity.
+    """One target partition that a source partition feeds, with its producer id and epoch.
 
     A partition of a mirror has one outlet. If the target has another partition count (MirrorMaker
-    1), it has one for each target partition, each with a sequence of its own. `producer_id` is -1
+    1), it has an outlet for each target partition, each with its own sequences. `producer_id` is -1
     with at-least-once delivery.
     """
 
@@ -41,14 +41,14 @@ class Outlet(Value, omit_defaults=True):
     producer_id: int
     producer_epoch: int
     pair: Pair
-    exclusive: bool = True  # every response so far had the expected base offset: no foreign writer
-    # A transform's name for the topic, as on the source; None for the mirror's own topic.
+    exclusive: bool = True  # all responses so far had the expected base offset: no foreign write
+    # The topic to which a transform routes, by its name on the source; None for the mirror's topic.
     routed: str | None = None
-    # The target's end at the claim: all records of this producer come after it. -1: unknown.
+    # The target's end at the claim: all records of this producer come after it. -1 if unknown.
     claimed_at: int = -1
     # Records below this target offset are a copy of the source that another tool has made.
     copied_to: int = 0
-    # Producer ids of earlier claims of the same partition for this target, newest last.
+    # The producer ids of earlier claims of the same partition for this target, the newest one last.
     earlier: tuple[int, ...] = ()
 
     @property
@@ -57,8 +57,9 @@ class Outlet(Value, omit_defaults=True):
 
 
 class RuleCounts(NamedTuple):
-    """Counts of one rule of a transform: the records that had something at its path, and the
-    records that lacked the path. `rule`: its number and name, like `1 mask value.$.card`."""
+    """The counts of one rule of a transform: `found`, the records with a value at the rule's path,
+    and `missing`, the records without the path. `rule`: number and name, like `1 mask
+    value.$.card`."""
 
     rule: str
     found: int
@@ -66,11 +67,11 @@ class RuleCounts(NamedTuple):
 
 
 class Transformed(Value, omit_defaults=True):
-    """Counts of a transform for the records of a partition, since a lane got the partition.
+    """The counts of a transform for the records of a partition, since a lane got the partition.
 
-    `seen`: a bit for each rule whose path was in some record. Earlier versions did not count the
-    rest: `without_spark` and `through_spark`, the way that the records took; `found` and `missing`,
-    by rule, the records that had something at its path, and those that lacked the path."""
+    `seen`: a bit for each rule whose path was in a record. Earlier versions did not count the
+    following. `without_spark`, `through_spark`: the records that took each way. `found`, `missing`:
+    for each rule, the records with a value at its path, and the records without the path."""
 
     records_in: int = 0
     records_out: int = 0
@@ -83,7 +84,7 @@ class Transformed(Value, omit_defaults=True):
     missing: tuple[int, ...] = ()
 
     def by_rule(self, names: Sequence[str]) -> tuple[RuleCounts, ...]:
-        """`names`: of the transform's rules, in their order."""
+        """The counts of each rule. `names`: the names of the transform's rules, in their order."""
         pairs = zip_longest(self.found, self.missing, fillvalue=0)
         counted = zip_longest(names, islice(pairs, len(names)), fillvalue=(0, 0))
         return tuple(
@@ -107,9 +108,10 @@ class Transformed(Value, omit_defaults=True):
 
 
 class Filled(Value, omit_defaults=True):
-    """Offsets of a partition that were filled because the source has no record there, since a lane
-    got the partition. `beginning`: below the first record, deleted again; the other fields by the
-    way in which gaps were filled."""
+    """The offsets of a partition that were filled because the source has no record there, since a
+    lane got the partition. `gaps`: the number of gaps. `beginning`: the offsets below the first
+    record, which are deleted again. The other fields: the offsets in gaps, by the way in which they
+    were filled."""
 
     gaps: int = 0
     beginning: int = 0
@@ -133,21 +135,23 @@ class Filled(Value, omit_defaults=True):
 
 class PartitionProgress(Value, kw_only=True):
     """The progress of one source partition. Timestamps are ms since 1970; -1 means unknown.
-    `topic_id` and `leader_epoch` are the source's. A partition that stopped before it was claimed
-    has position -1 and no outlets. `keys_from`: see daemon/partitions/routing.py; `transform`: the
-    identity of its transform, see causeway.transform.identity, None if its records are relayed as
-    they are; `dated`: the timestamp of the record at `position`, once that is known; `gone_at`:
-    since when the source lacks the topic, see daemon/partitions/deleted.py; `begun`: the directive
-    by which it was claimed, see link_topics/directives.py.
 
-    `first_copy_end`, `loss`, `lost`, `acknowledged`: see control/claim_checks.py. The first is
-    the source's end when the claim was made. `loss` says why a partition stopped. `lost` counts
-    the source offsets that were passed over because they were lost; `acknowledged`: how many of
-    them a person has acknowledged.
+    `topic_id` and `leader_epoch` are those of the source. A partition that stopped before it was
+    claimed has position -1 and no outlets. `keys_from`: see daemon/partitions/routing.py.
+    `transform`: the identity of its transform, see causeway.transform.identity; None if its records
+    are relayed as they are. `dated`: the timestamp of the record at `position`, when it is known.
+    `gone_at`: the time from which on the source does not have the topic, see
+    daemon/partitions/deleted.py. `begun`: the directive that claimed it, see directives.py.
 
-    `offsets_from`: if the partition preserves offsets, the offset from which on each record has the
-    same offset on both sides; the target has filler below, or nothing. -1: offsets are
-    translated; TRANSLATED: whatever the file says, as long as the target topic is the same."""
+    `first_copy_end`, `loss`, `lost`, `acknowledged`: see control/claim_checks.py. The first one is
+    the source's end when the claim was made. `loss` says why a partition stopped. `lost` counts the
+    source offsets that were passed over because they were lost. `acknowledged` counts those of them
+    that a person has acknowledged.
+
+    `offsets_from`: if the partition preserves offsets, each record from this offset on has the same
+    offset on both sides; below, the target has filler or nothing. -1 if offsets are translated.
+    TRANSLATED if they are translated, also if the file says otherwise, as long as the target topic
+    is the same."""
 
     topic: str
     partition: int
@@ -183,11 +187,11 @@ class PartitionProgress(Value, kw_only=True):
 
     @property
     def mirrored_to(self) -> int:
-        """The source offset from which on records are not mirrored; -1 if it is unknown."""
+        """The source offset from which on records are not mirrored; -1 if unknown."""
         return max(self.position, self.offsets_from)
 
     def reached(self, end: int) -> PartitionProgress:
-        """The progress of a partition that preserves offsets, whose target's log ends at `end`."""
+        """The progress of a partition that preserves offsets, if the target's log ends at `end`."""
         (outlet,) = self.outlets
         pair = outlet.pair._replace(source=end, target=end)
         return self.replace(position=end, outlets=(outlet.replace(pair=pair),))
@@ -198,24 +202,26 @@ class PartitionProgress(Value, kw_only=True):
 
     @property
     def is_mapped(self) -> bool:
-        """Whether it has outlets, and keys do not decide which."""
+        """Whether it has outlets, and keys do not decide the outlet of a record."""
         return len(self.outlets) == 1 or (self.transform is not None and bool(self.outlets))
 
     @property
     def first_unmirrored(self) -> int:
-        """The timestamp (ms) of the first record that is not mirrored; -1 if it is unknown."""
+        """The timestamp (ms) of the first record that is not mirrored; -1 if unknown."""
         dated = self.dated
         return dated.timestamp if dated is not None and dated.offset == self.mirrored_to else -1
 
 
 class LeaseRecord(Value, kw_only=True):
-    """The leader of the link. The lease holds for `lease_s` seconds after its reader has seen it,
-    unless `released`. `owner` names the driver for people; `process` shows whether it is a process
-    of this machine that has ended; `progress_lost` (None in a lease that only announces the next
-    leader) shows whether the topic was lost before: see daemon.leadership. `reached`: the end of
-    the topic at that time; a lease at a lower offset is in a topic that was created again.
+    """The leader of the link. The lease lasts for `lease_s` seconds after its reader has seen it,
+    unless `released`.
+
+    `owner`: the driver's name for people. `process` shows whether the driver is a process of this
+    machine that has ended. `progress_lost` shows whether the topic was lost before (see
+    daemon.leadership); None in a lease that only announces the next leader. `reached`: the end of
+    the topic at that time; a lease at a lower offset is in a topic that was recreated.
     `source_cluster`, `target_cluster`: the ids of the link's clusters, None while unknown.
-    `settings`: a hash of the flow's settings in the driver's file, without secrets."""
+    `settings`: a hash of the link's settings in the driver's file, without secrets."""
 
     link: str
     owner: str
@@ -233,8 +239,8 @@ class LeaseRecord(Value, kw_only=True):
 
 
 class OffsetMapRecord(Value):
-    """The breaks of one outlet's offset map, for the life of its producer id. It may be old, or
-    missing: the outlet's own pair is true, and the rest can be looked up. `to`: the target
+    """The points of one outlet's offset map, while the outlet has its producer id. The record may
+    be old, or missing: the outlet's pair is true, and the logs show the rest. `to`: the target
     partition, None for a partition's first outlet. `since`: see OffsetMap."""
 
     topic: str
@@ -251,7 +257,7 @@ class OffsetMapRecord(Value):
 
 class TaskRecord(Value):
     """The state of a task of the control plane. `reason`: why its last run failed, None if it did
-    not; `items`: what it could not do, each with its reason; `figures`: its counts, by name;
+    not. `items`: the items that failed, each with its reason. `figures`: its counts, by name.
     `done_at` (ms): the end of its last successful run."""
 
     name: str
@@ -263,8 +269,8 @@ class TaskRecord(Value):
 
 
 class TransformRecord(Value):
-    """The counts of a transform with this `identity`, by the last driver that led. `reason`: why
-    its stages fail, None if they do not."""
+    """The counts of the transform with this `identity`, from the last driver that led. `reason`:
+    why its stages fail, None if they do not."""
 
     name: str
     identity: str
@@ -274,10 +280,10 @@ class TransformRecord(Value):
 
 
 class DirectivesRecord(Value):
-    """How many of the directives the leading driver has carried out: all below offset `applied` of
-    the directives topic with this id. `reason`: why it cannot carry out the next one, None if
-    nothing prevents it. `kinds`: the kinds of directives that it knows; older drivers do not list
-    them, and pass over kinds that they do not know."""
+    """The leading driver has executed all directives below offset `applied` of the directives topic
+    with this id. `reason`: why it cannot execute the next one, None if it can. `kinds`: the kinds
+    of directives that the driver knows; older drivers do not list them, and pass over unknown
+    kinds."""
 
     link: str
     topic_id: str
@@ -288,8 +294,9 @@ class DirectivesRecord(Value):
 
 
 class EventRecord(Value):
-    """A leading driver's log line about the link, at `at` (ms); `number`: among all events of the
-    link; `level`: info, warning or error; `about`: its details, such as partition and reason."""
+    """A log line of a leading driver about the link, at `at` (ms). `number`: its number among all
+    events of the link. `level`: info, warning or error. `about`: details, for example the partition
+    and the reason."""
 
     number: int
     at: int

@@ -1,18 +1,18 @@
-"""Where each offset of a source partition went on the target: exact, compact, bounded.
+"""The offset map: the target offset of each offset of a source partition, exact and bounded.
 
-The map is a sorted list of points (source, target, sequence), each of them true by itself. Between
-two neighbours a and b lie b.sequence - a.sequence relayed records, and no more needs to be known:
+The map is a sorted list of points (source, target, sequence). Each point is true by itself. Between
+two neighbours a and b there are b.sequence - a.sequence relayed records. That is enough:
 
-    no record between                      what follows a lies at b
-    as many offsets as records, on both    every offset moves by the same
-    fewer records than source offsets      gaps: counted in the source's log on demand
-    fewer records than target offsets      foreign writes: looked up in the target's log
+    no record between                        the record after a is at b
+    as many records as offsets, on both      each offset moves by the same difference
+    fewer records than source offsets        gaps: records are counted in the source's log on demand
+    fewer records than target offsets        foreign writes: looked up in the target's log
 
-So a point that is missing makes an answer slower, never wrong. Lanes report both ends of every gap.
-If there are too many points, the map drops the closest of the older ones first.
+So a missing point makes an answer slower, never wrong. Lanes report both ends of each gap. If there
+are too many points, the map first drops those of the older ones that are closest together.
 
 If a transform may make several records of one, counts prove less: one dropped and one doubled
-record look like two kept ones. Then the map knows only offsets at a point, or in a stretch without
+record look like two kept ones. Then the map knows only offsets at a point, or in a span without
 records.
 """
 
@@ -27,32 +27,32 @@ from typing import NamedTuple
 from causeway.model import Pair
 from causeway.records import distance
 
-MOST_POINTS = 1024  # of one partition, some 150 bytes each
-# Of a span, in offsets of either side: sequences wrap, and count no more records than 2**31.
+MOST_POINTS = 1024  # of one partition, about 150 bytes each
+# The most offsets of a span, on each side: sequences wrap, and cannot count more than 2**31.
 _WIDEST = 1 << 30
 _SOURCE = itemgetter(0)
 _TARGET = itemgetter(1)
 
 
 class Span(NamedTuple):
-    """A stretch of the map whose inside has to be looked up in a log."""
+    """A range of the map. The offsets inside it have to be looked up in a log."""
 
     start: Pair
     end: Pair
 
     @property
     def records(self) -> int:
-        """How many relayed records lie in it."""
+        """The number of relayed records in the span."""
         return distance(self.start.sequence, self.end.sequence)
 
     @property
     def straight(self) -> bool:
-        """Neither gaps nor foreign writes: one difference holds for the whole span."""
+        """Whether the whole span has one difference: it has neither gaps nor foreign writes."""
         return self.records == self.end.source - self.start.source == self._width
 
     @property
     def foreign(self) -> bool:
-        """Others wrote between our records on the target."""
+        """Whether others wrote between our records on the target."""
         return self.records != self._width
 
     @property
@@ -61,12 +61,12 @@ class Span(NamedTuple):
 
 
 class OffsetMap:
-    """Of one source partition and one target partition that it feeds. Not thread-safe.
+    """The map of one source partition and one target partition that it feeds. Not thread-safe.
 
-    `multiplied`: one source record may have become several. `since`: of the source offsets from
-    there on nothing went to the target before the first point; None: not known. `changed`: more
-    than its end has moved since the owner last set this to False. `rewinds`: how often points were
-    no longer true.
+    `multiplied`: one source record may have become several. `since`: no record between this source
+    offset and the first point went to the target; None if that is not known. `changed`: more than
+    the end of the map has changed since the owner last set this to False. `rewinds`: how often
+    points were no longer true.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class OffsetMap:
 
     @property
     def points(self) -> Sequence[Pair]:
-        """In order; the last one is how far the mirror has come."""
+        """The points in order. The last one is how far the mirror has come."""
         return self._points
 
     def add(self, point: Pair) -> None:
-        """The mirror has come to `point`. A point before the end of the map changes nothing."""
+        """Adds `point`: the mirror has come there. A point before the end changes nothing."""
         points = self._points
         if points:
             last = points[-1]
@@ -107,15 +107,15 @@ class OffsetMap:
             self._thin()
 
     def reach(self, pair: Pair) -> None:
-        """The mirror has come to `pair`. If only others wrote to the target since, the map does not
-        change: the records behind our last one are theirs, and a group has not read them."""
+        """Adds `pair`: the mirror has come there. If only others wrote to the target since, the map
+        does not change: a group has not read the others' records behind our last one."""
         last = self._points[-1] if self._points else None
         if last is None or (pair.source, pair.sequence) != (last.source, last.sequence):
             self.add(pair)
 
     def rewind(self, point: Pair) -> None:
-        """The target has lost acknowledged records after `point`. It gets them again, perhaps at
-        other offsets."""
+        """Removes points behind `point`: the target has lost acknowledged records there. They are
+        sent again, perhaps to other offsets."""
         points, before = self._points, len(self._points)
         while points and (points[-1].source > point.source or points[-1].target > point.target):
             points.pop()
@@ -126,7 +126,7 @@ class OffsetMap:
                 self.since = None
 
     def trim(self, log_start: int) -> None:
-        """Removes points below the source's log start: no offset there can be asked for."""
+        """Removes points below the source's log start: offsets there are no longer asked for."""
         first = bisect_right(self._points, log_start, key=_SOURCE) - 1
         if first > 0:
             del self._points[:first]
@@ -134,10 +134,10 @@ class OffsetMap:
             self.since = None
 
     def place(self, source: int) -> int | Span | None:
-        """The target offset of the first relayed record from source offset `source` or later.
+        """The target offset of the first relayed record at source offset `source` or later.
 
-        A Span if a log has to be read; None if the map does not reach back so far. An offset that
-        is not mirrored yet gets the end of the mirror.
+        A Span if a log has to be read. None if the map does not reach back so far. The end of the
+        mirror if the offset is not mirrored yet.
         """
         points = self._points
         if not points:
@@ -147,7 +147,7 @@ class OffsetMap:
         at = bisect_right(points, source, key=_SOURCE) - 1
         if at < 0:
             return self.place(points[0].source) if self._is_first_after(source) else None
-        # After a stretch without records, the next stretch with records counts.
+        # If the span has no records, the next span with records counts.
         while at < len(points) - 2 and points[at].sequence == points[at + 1].sequence:
             at += 1
             source = points[at].source
@@ -161,14 +161,14 @@ class OffsetMap:
         return span
 
     def place_back(self, target: int) -> int | Span | None:
-        """The way back: the source offset from which on exactly those records come that lie at
-        target offset `target` or later. A Span if the logs have to be read; None if the map does
-        not reach back so far. An offset behind its end gets the end of the mirror."""
+        """The way back: the source offset of the first record that is at target offset `target` or
+        later. A Span if the logs have to be read. None if the map does not reach back so far. The
+        end of the mirror if the offset is behind the end of the map."""
         points = self._points
         at = bisect_right(points, target, key=_TARGET) - 1
         if at < 0:
             return None
-        # All before a point lie before its target offset, and all else there or later.
+        # Records before a point are below its target offset; all others are there or later.
         if at == len(points) - 1 or target == points[at].target:
             return points[at].source
         span = Span(points[at], points[at + 1])
@@ -179,8 +179,8 @@ class OffsetMap:
         return span
 
     def alone_until(self, target: int) -> int:
-        """From target offset `target` up to the result, each offset is of a record of the mirror;
-        `target` itself if that is not known."""
+        """From target offset `target` to the result, each offset has a record of the mirror. The
+        result is `target` if that is not known."""
         points = self._points
         at = bisect_right(points, target, key=_TARGET) - 1
         if at < 0:
@@ -190,10 +190,9 @@ class OffsetMap:
         return max(target, points[at].target)
 
     def read_again(self, source: int, target: int, *, back: bool = False) -> tuple[int, int]:
-        """The least and the most number of records that lie before offset `source` on the source,
-        and at offset `target` or later on the target: a group has read them before it moved to the
-        target, and reads them again there. `back`: for a group that moves from the target to the
-        source."""
+        """The least and the most number of records that a group reads again when it moves from the
+        source to the target: they are before offset `source` on the source, and at offset `target`
+        or later on the target. `back`: the group moves from the target to the source."""
         (begin, there), (end, here) = (target, _TARGET), (source, _SOURCE)
         if back:
             (begin, there), (end, here) = (end, here), (begin, there)
@@ -211,8 +210,8 @@ class OffsetMap:
         return max(0, between + after[0] - before[1]), max(0, between + after[1] - before[0])
 
     def _records_to(self, at: int, offset: int, key: Callable[[Pair], int]) -> tuple[int, int]:
-        """The least and the most number of records from point `at` to `offset`; negative before the
-        first point."""
+        """The least and the most number of records from point `at` to `offset`. They are negative
+        if `offset` is before the first point."""
         width = offset - key(self._points[at])
         if width < 0:
             return width, 0
@@ -228,7 +227,8 @@ class OffsetMap:
         return whole or (self.since is not None and source >= self.since)
 
     def _thin(self) -> None:
-        """Drop a third of all: of the older three quarters, those with the closest neighbours."""
+        """Drops a third of all points: of the older three quarters, those with the closest
+        neighbours."""
         points = self._points
         older = len(points) * 3 // 4
         reach = {
@@ -251,10 +251,10 @@ class OffsetMap:
 
 
 class SameOffsets(OffsetMap):
-    """The map of a partition that preserves offsets. `begin`: the first offset to mirror; `end`:
+    """The map of a partition that preserves offsets. `begin`: the first offset to mirror. `end`:
     the end of the target's log, which is the position. Nothing has to be looked up. An offset below
-    `begin` also stays the same: the target's log has no such offset, or it has records that came
-    from there before a failback."""
+    `begin` stays the same, too: either the target's log has no such offset, or the source's records
+    there came from the target before a failback."""
 
     def __init__(self, begin: int, end: Pair) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ class SameOffsets(OffsetMap):
         self.reach(end)
 
     def add(self, point: Pair) -> None:
-        """A gap changes nothing."""
+        """Does nothing: gaps do not change the map."""
 
     def reach(self, pair: Pair) -> None:
         first = min(self._begin, pair.source)
@@ -272,7 +272,7 @@ class SameOffsets(OffsetMap):
         self.reach(point)
 
     def trim(self, log_start: int) -> None:
-        """Each offset stays the same."""
+        """Does nothing: each offset stays the same."""
 
     def place(self, source: int) -> int:
         return min(source, self._points[-1].source)
@@ -285,7 +285,7 @@ class SameOffsets(OffsetMap):
 
 
 def encode(points: Sequence[Pair]) -> list[int]:
-    """For a JSON record: the first point, then the differences of each to the one before."""
+    """The points for a JSON record: the first point, then each difference to the point before."""
     flat: list[int] = list(points[0]) if points else []
     for one, other in pairwise(points):
         flat += (b - a for a, b in zip(one, other, strict=True))

@@ -1,13 +1,13 @@
 """The progress topic: the progress of each partition of a link, and the link's leader.
 
-`__causeway.<source>.<target>.progress` on the target: one partition, compacted, JSON. Every
-MirrorMaker takes two underscores for the beginning of an internal topic's name, which a reverse
-link does not mirror. Since Kafka 4.0 it takes the ending `.internal` for that only if the name
-begins with `mm2`. The records: records.py.
+`__causeway.<source>.<target>.progress` on the target has one partition, is compacted, and has JSON
+(records.py). For each version of MirrorMaker, a name that begins with two underscores belongs to an
+internal topic, which a reverse link does not mirror. Since Kafka 4.0, the ending `.internal` means
+that only if the name begins with `mm2`.
 
-Any old record of a partition is still true (see `model.Pair`), so it need not be atomic with the
-data. Only the link's leading driver writes, with idempotent batches of one producer id whose epoch
-grows with every leader: once a leader has written, the broker refuses what an older one sends.
+An old record of a partition is still true (see `model.Pair`), so it need not be atomic with the
+data. Only the link's leading driver writes: idempotent batches with one producer id, whose epoch
+grows with each leader. After a leader has written, the broker refuses batches of older leaders.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from causeway.naming import PROGRESS
 from causeway.records import records_of
 
 _log = logging.getLogger("causeway.link")
-# Of one source partition, by `to`.
+# The map records of one source partition, by `to`.
 MapRecords = dict[TopicPartition | None, OffsetMapRecord]
 Maps = dict[TopicPartition, OffsetMap]  # of one source partition, by target partition
-# Points of one map of a transformed partition: there each report may bring one.
+# The most points of a map of a transformed partition, to which each report may add one.
 _MOST_TRANSFORMED = 256
 
 
 class ClusterIds(NamedTuple):
-    """Of a link's clusters; None: unknown."""
+    """The ids of a link's clusters; None if unknown."""
 
     source: str | None = None
     target: str | None = None
@@ -61,7 +61,7 @@ _DUPLICATE_SEQUENCE = 46
 _FENCED = frozenset({45, 47, 59, 90})
 TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
-    # Only closed segments are compacted, and a start reads the whole topic.
+    # Only closed segments are compacted, and each start of a driver reads the whole topic.
     "segment.bytes": str(8 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.2",
     "compression.type": "producer",
@@ -75,8 +75,8 @@ class LeadershipLostError(CausewayError):
 
 @dataclass(slots=True)
 class ProgressContents:
-    """The result of a read of the progress topic. `end`: the next offset to read; `leases`: the
-    lease records in the order of the log; of all other records the newest of each key."""
+    """The contents of the progress topic. `end`: the next offset to read. `leases`: the lease
+    records in the order of the log. Of all other records, it has the newest one of each key."""
 
     end: int = 0
     partitions: dict[TopicPartition, PartitionProgress] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class ProgressContents:
         return ClusterIds(next(filter(None, sources), None), next(filter(None, targets), None))
 
     def update(self, more: ProgressContents) -> None:
-        """`more` was read from `end` on."""
+        """Adds `more`, which was read from `end` on."""
         self.end = more.end
         for deletion in more.deleted:
             self.take(deletion)
@@ -126,7 +126,7 @@ class ProgressContents:
                 self.directives = entry
             case EventRecord():
                 self.events[entry.number] = entry
-                self.events.pop(entry.number - EVENTS, None)  # it has the same key
+                self.events.pop(entry.number - EVENTS, None)  # that event has the same key
             case Deletion():
                 self.deleted.add(entry)
                 if entry.of == "topic":
@@ -138,9 +138,9 @@ class ProgressContents:
 
 
 class ProgressTopic:
-    """One link's progress topic on its target cluster; `admin` creates it, if given. `reached`: the
-    end of the topic as far as we know; `losses`: how often an append got a lower offset, because
-    the topic was recreated, or has lost acknowledged records."""
+    """One link's progress topic on its target cluster. `admin` creates it, if given. `reached`: the
+    highest known end of the topic. `losses`: how often an append got a lower offset, because the
+    topic was recreated or has lost acknowledged records."""
 
     def __init__(self, cluster: Cluster, topic: str, *, admin: Cluster | None = None) -> None:
         self._cluster = cluster
@@ -161,8 +161,9 @@ class ProgressTopic:
         return self._log.partitions() > 0
 
     def read(self, start: int | None = None, *, maps: bool = True) -> ProgressContents:
-        """Reads the topic from offset `start`, or its beginning, to its end by now; without `maps`
-        it leaves out offset maps. Raises CausewayError, also if the topic ends before `start`."""
+        """Reads the topic from offset `start`, or from its beginning, to its current end. Without
+        `maps`, leaves out offset maps. Raises CausewayError, also if the topic ends before
+        `start`."""
         contents = ProgressContents(end=start or 0)
         newest: dict[bytes, bytes | None] = {}
         for batch in self._log.batches(start=start):
@@ -186,10 +187,10 @@ class ProgressTopic:
         return contents
 
     def append(self, batch: bytes) -> None:
-        """Appends one batch, acknowledged by all replicas in sync. Raises LeadershipLostError if
-        another driver has a newer producer id or epoch, else CausewayError."""
+        """Appends one batch, which all replicas in sync acknowledge. Raises LeadershipLostError if
+        another driver has a newer producer id or epoch. Raises other CausewayErrors."""
         try:
-            # A lease that waits for a quota would expire.
+            # A lease would expire while it waits for a quota.
             offset = self._cluster.produce_batch(self._at, batch, heed_quota=False)
         except BrokerError as error:
             if error.code == _DUPLICATE_SEQUENCE:
@@ -204,11 +205,11 @@ class ProgressTopic:
 
 
 class ProgressWriter:
-    """Writes to a progress topic as one driver, with one producer id and epoch, so that the broker
+    """Writes to a progress topic as one driver, with one producer id and epoch. So the broker
     refuses drivers that led before. Not thread-safe.
 
-    After an error other than LeadershipLostError the next call sends the same batches again, first:
-    whether they were appended is unknown, and the broker knows it by their sequences.
+    After an error other than LeadershipLostError, the next call first sends the same batches again:
+    they may have been appended, and the broker knows that by their sequences.
     """
 
     def __init__(self, topic: ProgressTopic, producer_id: int, producer_epoch: int) -> None:
@@ -219,7 +220,7 @@ class ProgressWriter:
         self._unanswered: list[bytes] = []
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """Returns once all of `entries` are durably in the topic."""
+        """Writes `entries`. Returns when all of them are durably in the topic."""
         self._send()
         now_ms = int(time.time() * 1000)
         for batch, count in build(
@@ -240,9 +241,9 @@ class ProgressWriter:
 
 
 def read_progress(link: LinkSettings, connect: Connect) -> ProgressContents:
-    """The contents of the link's progress topic, empty if the topic does not exist.
+    """Returns the contents of the link's progress topic, empty if the topic does not exist.
 
-    From then on all clients of the link accept only the clusters that the topic names. Raises
+    From then on, all clients of the link accept only the clusters that the topic names. Raises
     CausewayError.
     """
     progress = ProgressTopic(connect(link.target_admin), link.progress_topic)
@@ -269,11 +270,11 @@ def offset_maps_of(
     since: int | None = None,
     multiplied: bool = True,
 ) -> Maps:
-    """The offset maps of a source partition, from its progress and its map `records`.
+    """Returns the offset maps of a source partition, from its progress and its map `records`.
 
-    `since`: see OffsetMap, for maps without a record. `multiplied`: see OffsetMap; it counts only
-    if the partition is transformed. Empty if offsets cannot be mapped: keys decide the partition,
-    or the records have no sequences.
+    `since`: see OffsetMap; for maps without a record. `multiplied`: see OffsetMap; it counts only
+    if the partition is transformed. The result is empty if offsets cannot be mapped: keys decide
+    the target partition, or the records have no sequences.
     """
     if progress.preserves:
         return {each.at: SameOffsets(progress.offsets_from, each.pair) for each in progress.outlets}
@@ -300,8 +301,8 @@ def offset_maps_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherFeed:
-    """A partition of another link that feeds `outlet`. `source`: the alias of that link's source;
-    `topic_id`: of its source topic."""
+    """A partition of another link that feeds `outlet`. `source`: the alias of that link's source.
+    `topic_id`: the id of its source topic."""
 
     source: str
     topic_id: str
@@ -314,9 +315,9 @@ class OtherFeed:
 
 
 def feeds_of_other_links(target: Cluster, own: str) -> dict[TopicPartition, list[OtherFeed]]:
-    """The feeds of other links, by target partition. `own`: the progress topic of the link that
-    asks. Other drivers may run these links, from other files. A link whose progress cannot be read
-    is left out. Raises CausewayError."""
+    """Returns the feeds of other links, by target partition. `own`: the progress topic of the link
+    that asks. Other drivers may run these links, from other files. Leaves out a link whose progress
+    cannot be read. Raises CausewayError."""
     found: dict[TopicPartition, list[OtherFeed]] = {}
     for name in sorted(target.metadata().topics):
         match = PROGRESS.fullmatch(name)
@@ -331,8 +332,8 @@ def feeds_of_other_links(target: Cluster, own: str) -> dict[TopicPartition, list
         source = link.partition("->")[0] or match[1]
         for progress in contents.partitions.values():
             for each in progress.outlets:
-                # Claims of older versions lack `claimed_at`. It is 0 if the link has sent all
-                # records of the topic, or nothing to an empty topic.
+                # Claims of older versions have no `claimed_at`. It is 0 if the link has sent all
+                # records of the topic, or if the topic is empty.
                 unclaimed = each.claimed_at < 0 and each.pair.target == each.pair.sequence
                 outlet = each.replace(claimed_at=0) if unclaimed else each
                 feed = OtherFeed(source=source, topic_id=progress.topic_id, outlet=outlet)

@@ -4,8 +4,8 @@ Of the progress topic:
 
 key    {"topic": "orders", "partition": 3}      of the source
 value  {"v": 1, "topic_id": …, "leader_epoch": …, "position": …, "outlets": [{…}], …}
-key    {"offsets": "orders", "partition": 3}    an outlet's offset map; of another outlet than the
-                                                first with "to": [topic, partition]
+key    {"offsets": "orders", "partition": 3}    an outlet's offset map; outlets other than the
+                                                first also have "to": [topic, partition]
 value  {"v": 1, "producer_id": …, "points": […], "since": …}
 key    {"task": "checkpoints"}
 key    {"transform": "pii"}
@@ -14,22 +14,22 @@ key    {"directives": "A->B"}
 key    {"event": 17}                            its number modulo EVENTS
 key    {"lease": "A->B"}
 
-Other values hold the fields of their class in entries.py, in that order, without those of the key.
-A pair is part of its outlet.
+Other values have the fields of their class in entries.py, in that order, without the fields of the
+key. The fields of a pair are among those of its outlet.
 
 Of the directives topic:
 
-key    {"do": "pause", "topic": "orders", "partition": 3}     of a topic without "partition", of
-                                                              the link without both
+key    {"do": "pause", "topic": "orders", "partition": 3}     without "partition" for a topic,
+                                                              without both for the link
 value  {"v": 1, "who": "anna@ops1", "why": …, "at": …, "paused": true}
 
-After "at", a value holds the fields of the directive's class, in their order: see directives.py. A
+After "at", a value has the fields of the directive's class, in their order: see directives.py. A
 target of a cut is [topic, partition, offset]. "adopt", "translate", "refill", "translated", and
-"preserves" of a cut are left out if they say nothing; "until" and "run" are left out of an end that
-no command renews. A record without a value takes a directive back.
+"preserves" of a cut are left out if they have their default. "until" and "run" are left out of an
+end that no command renews. A record without a value takes a directive back.
 
-Fields that this version does not know are ignored; fields that an earlier version did not write
-have their default.
+Fields that this version does not know are ignored. Fields that an earlier version did not write
+have their defaults.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from causeway.model import TopicPartition
 VERSION: Final = 1
 OFFSET_MAP: Final = b'{"offsets"'  # the beginning of the keys of offset maps
 LEASE: Final = b'{"lease"'
-# The class of each key's first name, and the fields that the rest of the key holds, in order.
+# By the first name in a key: the class, and the fields in the key, in order.
 _CLASSES: Final = {
     "lease": (LeaseRecord, ("link",)),
     "offsets": (OffsetMapRecord, ("topic", "partition", "to")),
@@ -86,7 +86,7 @@ _KEYS: Final = {entry: (kind, fields) for kind, (entry, fields) in _CLASSES.item
 
 
 def encode_entry(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
-    """`entry` as key and value of a record written at `now_ms`."""
+    """The key and value of the record for `entry`, written at `now_ms`."""
     if isinstance(entry, Deletion):
         return _dump(_key(entry.of, [*entry.source, entry.to])), None
     kind, in_key = _KEYS[type(entry)]
@@ -111,8 +111,8 @@ def encode_entry(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
 
 
 def decode_entry(key: bytes | None, value: bytes | None) -> Entry | None:
-    """The reverse; None for a deletion that is not ours. Raises ProtocolError for a record that
-    Causeway did not write."""
+    """The reverse of `encode_entry`. None for a deletion that Causeway did not write. Raises
+    ProtocolError for any other record that Causeway did not write."""
     if key is None:
         raise ProtocolError("read progress", cause="a record without a key")
     try:
@@ -148,7 +148,8 @@ def _entry(kind: str, name: dict[str, Any], fields: dict[str, Any]) -> Entry:
     elif entry is PartitionProgress:
         for outlet in fields["outlets"]:
             pair = outlet["source"], outlet["target"], outlet["sequence"]
-            # Every version wrote `exclusive`; its default would mean that no one else has written.
+            # All versions wrote `exclusive`. Its default would mean that no other client has
+            # written.
             outlet |= {"pair": pair, "exclusive": outlet["exclusive"]}
     converted: Entry = msgspec.convert(fields, entry)
     return converted
@@ -181,13 +182,13 @@ def _outlet_fields(outlet: Outlet) -> dict[str, Any]:
 
 def _dump(value: dict[str, Any]) -> bytes:
     try:
-        return msgspec.json.encode(value, enc_hook=dict)  # a Mapping that is no dict
-    except UnicodeEncodeError:  # a reason may hold the name of a file that is no UTF-8
+        return msgspec.json.encode(value, enc_hook=dict)  # for a Mapping that is not a dict
+    except UnicodeEncodeError:  # a reason may have the name of a file, which need not be UTF-8
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=dict)
         return text.encode(errors="replace")
 
 
-# Fields that every version wrote: a record without one of them is not ours.
+# Fields that all versions wrote: Causeway did not write a record without one of them.
 _ALWAYS: Mapping[DirectiveKind, tuple[str, ...]] = {
     DirectiveKind.PAUSE: ("paused",),
     DirectiveKind.FENCE: ("acls",),
@@ -198,7 +199,7 @@ _ALWAYS: Mapping[DirectiveKind, tuple[str, ...]] = {
 
 
 def encode_directive(change: DirectiveChange) -> tuple[bytes, bytes | None]:
-    """Key and value of its record."""
+    """The key and value of the record for `change`."""
     (kind, (topic, partition)), directive = change
     key: dict[str, Any] = {"do": kind.value}
     if topic is not None:
@@ -230,7 +231,8 @@ def encode_directive(change: DirectiveChange) -> tuple[bytes, bytes | None]:
 
 
 def decode_directive(key: bytes | None, value: bytes | None) -> DirectiveChange:
-    """The reverse. Raises ProtocolError for a record that this version did not write."""
+    """The reverse of `encode_directive`. Raises ProtocolError for a record that this version did
+    not write."""
     try:
         name = msgspec.json.decode(key or b"")
         kind = DirectiveKind(name["do"])

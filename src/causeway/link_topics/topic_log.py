@@ -1,4 +1,4 @@
-"""A small compacted topic: created if it is missing, read whole, appended to."""
+"""A small compacted topic: creates it if it is missing, reads it as a whole, appends to it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KeyValue = tuple[bytes | None, bytes | None]
 
 
 class TopicLog:
-    """`topic` on `cluster`; `admin` creates it, if given."""
+    """The topic `topic` on `cluster`. `admin` creates it, if given."""
 
     def __init__(self, cluster: Cluster, topic: str, *, admin: Cluster | None = None) -> None:
         self.topic = topic
@@ -55,9 +55,9 @@ class TopicLog:
         configs: Mapping[str, str] = COMPACTED,
     ) -> None:
         """Creates the topic unless it exists, with no more replicas than the cluster has brokers.
-        An existing topic that must be compacted goes through `keep_compacted`.
+        If an existing topic must be compacted, calls `keep_compacted`.
 
-        Returns once it has leaders. Raises CausewayError.
+        Returns when the topic has leaders. Raises CausewayError.
         """
         metadata = self._cluster.metadata([self.topic])
         found = metadata.topics.get(self.topic)
@@ -88,8 +88,8 @@ class TopicLog:
             time.sleep(0.05)
 
     def _log_format(self, broker: int) -> Mapping[str, str]:
-        """The topic config that lets idempotent producers write, if the broker's own default does
-        not, and if we may read that default."""
+        """The topic config with which idempotent producers can write. Empty if the broker's default
+        is enough, or if we may not read that default."""
         try:
             entry = self._admin.broker_configs(broker).get(BROKER_MESSAGE_FORMAT)
         except CausewayError:
@@ -99,10 +99,10 @@ class TopicLog:
         return {MESSAGE_FORMAT: KNOWN_MESSAGE_FORMAT}
 
     def keep_compacted(self, partitions: int | None = 1) -> None:
-        """Sets cleanup.policy of the topic, if it exists, to compact, so that it keeps its records.
-        `partitions`: how many it must have; None: any number.
+        """Sets cleanup.policy of the topic, if it exists, to compact: then it keeps its records.
+        `partitions`: the number of partitions that it must have; None for any number.
 
-        Raises ConfigError for a topic that cannot be used.
+        Raises ConfigError if the topic cannot be used.
         """
         if (error := self.split(partitions)) is not None:
             raise error
@@ -124,7 +124,7 @@ class TopicLog:
         _log.warning("cleanup.policy set to compact", extra=about)
 
     def wrong_policy(self) -> str | None:
-        """The topic's cleanup.policy if that is not compact; None if it is, or if we may not read
+        """The topic's cleanup.policy if it is not compact. None if it is, or if we may not read
         it."""
         try:
             entries = self._admin.describe_configs([self.topic], [_POLICY])[self.topic]
@@ -135,8 +135,8 @@ class TopicLog:
         return None if entry.value in (None, _COMPACT) else entry.value
 
     def split(self, partitions: int | None = 1) -> ConfigError | None:
-        """The error for a topic with more than so many partitions; None if it can be used. A topic
-        with records in partition 0 can be used: all records are there."""
+        """The error if the topic has more than `partitions` partitions; None if it can be used. If
+        partition 0 has records, the topic can be used: all records are there."""
         count = self.partitions()
         if partitions is None or count <= partitions:
             return None
@@ -157,14 +157,14 @@ class TopicLog:
         return 0 if found is None else len(found.partitions)
 
     def append(self, records: Sequence[KeyValue], partition: int = 0) -> None:
-        """Returns once all records are durably in the topic; they may be in it twice if a response
-        was lost. Raises CausewayError."""
+        """Appends `records`. Returns when all are durably in the topic. If a response was lost,
+        they may be there twice. Raises CausewayError."""
         at = TopicPartition(self.topic, partition)
         for batch, _ in build(records, now_ms=int(time.time() * 1000)):
             self._cluster.produce_batch(at, batch)
 
     def newest(self) -> dict[bytes, bytes]:
-        """The newest value of each key, of all partitions; deleted keys are left out."""
+        """The newest value of each key in all partitions, without deleted keys."""
         found: dict[bytes, bytes] = {}
         for partition in range(self.partitions()):
             for batch in self.batches(partition):
@@ -176,8 +176,8 @@ class TopicLog:
         return found
 
     def batches(self, partition: int = 0, start: int | None = None) -> Iterator[Batch]:
-        """The batches from offset `start`, or the log's start, to the log's end by now. Raises
-        CausewayError, also if the log ends before `start`."""
+        """Yields the batches from offset `start`, or the log's start, to the log's current end.
+        Raises CausewayError, also if the log ends before `start`."""
         at = TopicPartition(self.topic, partition)
         end = value_of(offsets_at(self._cluster, [at], LATEST, read_committed=True)[at])
         if start is None:
@@ -197,8 +197,8 @@ def build(
     sequence: int = -1,
     transactional: bool = False,
 ) -> Iterator[tuple[bytes, int]]:
-    """Record batches that hold `records` in order, each with its count of records; `sequence` is
-    the first record's, if there is a producer id."""
+    """Yields record batches with `records` in order, each with its number of records. `sequence`:
+    that of the first record, if there is a producer id."""
     at = 0
     while at < len(records):
         builder = DefaultRecordBatchBuilder(
