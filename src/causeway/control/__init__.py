@@ -1,4 +1,4 @@
-"""What is mirrored besides records: one module a thing, each observes, plans purely, applies."""
+"""All that a link mirrors besides records. A module observes one thing, plans purely, applies."""
 
 from causeway.control import (
     acls,

@@ -7,8 +7,8 @@
     PREFIXED, or LITERAL on `*`              - (they are about names, which differ on the target)
     DENY that stops, or may stop, Causeway   - (reported as a problem)
 
-Rules are only added. A rule that the source no longer has stays on the target, as with MirrorMaker
-2: a person may want it there by now.
+Rules are only added. If the source has lost a rule, it stays on the target, as with MirrorMaker 2:
+by then, a person may want it there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LeftOutAcl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclPlan:
-    """`notes`: why there is nothing to do, if that is no problem; `problems`: for a person to
+    """`notes`: why there is nothing to do, if that is no problem. `problems`: for a person to
     solve."""
 
     creates: tuple[AclBinding, ...] = ()
@@ -74,8 +74,8 @@ def observe(source: Cluster, target: Cluster, link: LinkSettings) -> ObservedAcl
 
 
 def plan(observed: ObservedAcls, mirrored: Iterable[MirroredTopic], link: LinkSettings) -> AclPlan:
-    """Decides purely: the same answer for the same observation, sorted. A topic of the source may
-    have several mirrors, if a transform leads its records to further topics."""
+    """Decides purely: the same answer for the same observation, sorted. A topic of the source has
+    several mirrors if a transform leads its records to more topics."""
     disabled = [
         f"{acls.cluster} has no authorizer, so no ACLs are copied"
         for acls in (observed.source, observed.target)
@@ -115,9 +115,9 @@ def plan(observed: ObservedAcls, mirrored: Iterable[MirroredTopic], link: LinkSe
 
 
 def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> str:
-    """Why an ACL that applies to one of the (sorted) topics is not copied; else empty."""
+    """Returns why an ACL for one of the (sorted) topics is not copied; '' if it is."""
     at = bisect_left(mirrored, acl.name)
-    first = mirrored[at] if at < len(mirrored) else ""  # the first that begins so, if any does
+    first = mirrored[at] if at < len(mirrored) else ""  # the first topic with this prefix, if any
     if acl.name == "*" and acl.pattern == "LITERAL":
         applies = bool(mirrored)
     elif acl.pattern == "PREFIXED":
@@ -129,7 +129,7 @@ def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> st
     if _is_about_names(acl):
         why = "only LITERAL ACLs on a topic are copied"
         if link.policy.chooses_names:
-            return why  # these are about whole names: no prefix has all of them
+            return why  # no prefix covers all names that the policy may choose
         prefix = link.policy.format_remote_topic(link.source.alias, acl.name.removesuffix("*"))
         return f"{why}; on {link.target.alias} it would be PREFIXED {prefix!r}"
     if _is_allowed_write(acl):
@@ -147,8 +147,8 @@ def _is_allowed_write(acl: AclBinding) -> bool:
 
 
 def _may_stop_us(acl: AclBinding, link: LinkSettings) -> bool:
-    """Whether a denial stops, or may stop, Causeway, which needs every operation on its mirrors
-    except DELETE. If its principal is not known, it may be any."""
+    """Whether a DENY stops, or may stop, Causeway, which needs every operation on its mirrors
+    except DELETE. If Causeway's principal is not known, it may be any principal."""
     if (
         acl.permission != "DENY"
         or acl.operation == "DELETE"
@@ -161,8 +161,8 @@ def _may_stop_us(acl: AclBinding, link: LinkSettings) -> bool:
 
 
 def _own_principals(link: LinkSettings) -> frozenset[str] | None:
-    """Our principals on the target: those of the file, else the users that we log in as. None if
-    only the broker knows the principal of a certificate or a token."""
+    """Returns our principals on the target: those of the file, else the users that we log in as.
+    None if only the broker knows the principal of a certificate or a token."""
     if link.control.principal is not None:
         return frozenset({link.control.principal})
     users = {
@@ -188,8 +188,8 @@ def _denial_problem(acl: AclBinding, link: LinkSettings) -> CausewayError:
 def _read_only(
     mirrors: Iterable[str], acls: Collection[AclBinding], link: LinkSettings
 ) -> tuple[set[AclBinding], list[CausewayError]]:
-    """A DENY for each other principal that an ACL lets write to a mirror, and the ACLs that let
-    everybody write: a DENY for all would stop Causeway, too, since a DENY beats every ALLOW."""
+    """Returns a DENY for each other principal that an ACL lets write to a mirror, and the ACLs that
+    let everybody write. A DENY for all would also stop Causeway: a DENY beats each ALLOW."""
     allowing = _ByName(a for a in acls if a.permission == "ALLOW" and a.operation in _WRITES)
     denying = _ByName(
         a for a in acls if a.permission == "DENY" and a.operation in _WRITES and a.host == "*"
@@ -231,8 +231,8 @@ def _read_only(
 def read_only_denials(
     acls: Acls, mirrors: Iterable[str], link: LinkSettings
 ) -> tuple[AclBinding, ...]:
-    """The denials among the target's `acls` that make these topics read-only, as `plan` would add
-    them. Sorted; none unless the file asks for read-only mirrors."""
+    """Returns the denials among the target's `acls` that make these topics read-only, as `plan`
+    would add them, sorted. Returns none unless the file asks for read-only mirrors."""
     if isinstance(acls, SecurityDisabled) or not link.control.read_only_mirrors:
         return ()
     names = set(mirrors)
@@ -274,7 +274,7 @@ class _ByName:
 def apply(
     creates: Collection[AclBinding], target: Cluster
 ) -> dict[AclBinding, CausewayError | None]:
-    """Adds `creates` in bulk; the result has the error of each, or None if it is done."""
+    """Adds `creates` in bulk. The result has the error of each, or None if it is done."""
     try:
         answers = target.create_acls(creates)
     except CausewayError as error:

@@ -1,22 +1,24 @@
-"""Whether a claimed partition may go on: its topics are still the same, and what it has lost. Pure.
+"""Decides whether a claimed partition may go on: whether its topics are still the same, and what it
+has lost. Pure.
 
 May it pass over source offsets that it lost before they were mirrored?
 
 nothing was relayed since the claim            pass: the copy begins later
 the first copy, which ends where the source    pass: a log under retention loses its oldest records
 ended when the claim was made                  while it is copied, and the copy would never begin
-causeway.on.data.loss = continue               pass, and count what is lost, unless it is damaged:
-                                               another replica may have it
+causeway.on.data.loss = continue               pass, and count the lost records; but not damaged
+                                               ones, because another replica may have them
 else                                           stop, until `restart --adopt` acknowledges the loss
 
     source  ──P─────────────L──────►     P: the position, L: the log start
               ✗ lost          │          the next record has the same sequence as before, so
     target  ──T─end►◄─────────┘          (L, T, q) is a true pair once (P, T, q) was
 
-The new pair is durable before a record from L on is sent: the sequence then means that record.
+The new pair is durable before a record from L on is sent: from then on the sequence is that
+record's.
 
-If the partition keeps its offsets, a lane then fills those from T to L. If the lane still fills the
-beginning, the beginning then ends at L.
+If the partition keeps its offsets, a lane then fills the offsets from T to L. If the lane still
+fills the beginning, the beginning now ends at L.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ RENAMED = "and the file calls its mirror"
 
 
 def why_another(progress: PartitionProgress, topic: MirroredTopic) -> str | None:
-    """Why `topic` is not the topic that was mirrored until now; None if it is the same one. In the
-    text, `{}` is for the offset before which everything is mirrored."""
+    """Returns why `topic` is not the topic that was mirrored so far; None if it is the same one. In
+    the text, `{}` is for the offset before which everything is mirrored."""
     if not same_topic(progress.topic_id, topic.source_id):
         act = ACT
-        if topic.preserves:  # the offsets of the new topic are taken
+        if topic.preserves:  # the target has used the offsets of the new topic
             act = f"`{TO_REFILL} {topic.source}` deletes {topic.target} and mirrors the new topic"
         return (
             f"{topic.source} was deleted and recreated on the source after offset {{}} was "
@@ -54,20 +56,20 @@ def why_another(progress: PartitionProgress, topic: MirroredTopic) -> str | None
 
 
 def other_name(progress: PartitionProgress, topic: MirroredTopic) -> str | None:
-    """The name of the partition's target topic until now, if the file gives it another one."""
+    """Returns the partition's target topic so far, if the file gives it another name now."""
     names = (outlet.topic for outlet in own_outlets(progress))
     return next((name for name in names if name != topic.target), None)
 
 
 def own_outlets(progress: PartitionProgress) -> list[Outlet]:
-    """The partition's outlets without those that a transform has led to."""
+    """Returns the partition's outlets without those to which a transform has led."""
     return [outlet for outlet in progress.outlets if outlet.routed is None]
 
 
 def stopped(
     progress: PartitionProgress, reason: str, loss: Loss | None = None
 ) -> PartitionProgress:
-    """`progress` of a partition that stops. It keeps all that is known of the partition."""
+    """Returns the progress of a partition that stops. It keeps all knowledge of the partition."""
     return progress.replace(
         state=State.STOPPED, reason=reason, loss=loss, dated=None, gone_at=-1, written_at=-1
     )
@@ -84,13 +86,13 @@ OnDataLoss = Literal["stop", "continue"]
 
 
 def is_first_copy(progress: PartitionProgress) -> bool:
-    """Whether the loss lies in the first copy of a claim, which promises no record from before the
+    """Whether the loss is in the first copy of a claim, which promises no record from before the
     claim."""
     loss, end = progress.loss, progress.first_copy_end
     if loss is None or loss.cause != "deleted" or end < 0:
         return False
-    # A sequence alone does not tell, as it wraps. The claim of another version of a transform
-    # begins where the first copy has come to, or behind its end.
+    # A sequence alone does not show this, because sequences wrap. The claim of another version of a
+    # transform begins where the first copy has come to, or behind its end.
     nothing = progress.leader_epoch < 0 and not any(o.pair.sequence for o in progress.outlets)
     return (nothing and loss.start <= end) or loss.to <= end
 
@@ -105,8 +107,8 @@ def passes(progress: PartitionProgress, on_data_loss: OnDataLoss) -> bool:
 
 
 def unnoticed(progress: PartitionProgress) -> str | None:
-    """Why a partition that was stopped by its loss stops again, if no lane would notice that loss
-    by its pairs; see Found.lost_from."""
+    """Returns why a partition that was stopped by its loss stops again: no lane would notice that
+    loss by its pairs, see Found.lost_from. None if a lane would."""
     loss = progress.loss
     if loss is None or any(outlet.pair.source < loss.to for outlet in progress.outlets):
         return None
@@ -119,9 +121,10 @@ def unnoticed(progress: PartitionProgress) -> str | None:
 def passed(
     progress: PartitionProgress, to: int, *, adopted_end: int | None = None
 ) -> PartitionProgress:
-    """`progress` behind its loss, at source offset `to`. Outside the first copy the loss counts.
+    """Returns `progress` behind its loss, at source offset `to`. Outside of the first copy the loss
+    counts.
 
-    `adopted_end`: where the source ends, if a person has acknowledged the loss. If records were
+    `adopted_end`: the end of the source, if a person has acknowledged the loss. If records were
     deleted, retention is at work, so the partition copies the remaining records as a first copy.
     """
     start, is_first = to if progress.loss is None else progress.loss.start, is_first_copy(progress)
@@ -143,8 +146,8 @@ def passed(
         first_copy_end=max(progress.first_copy_end, to if is_first else -1),
     )
     if progress.loss is not None and progress.loss.cause == "damaged":
-        # A later leader may have written the damaged batch. To the earlier epoch, the source would
-        # answer with an end below `to`, as if it was truncated.
+        # A later leader may have written the damaged batch. If the source were asked with the
+        # earlier epoch, it would answer with an end below `to`, as if it had been truncated.
         after = after.replace(leader_epoch=-1)
     if adopted_end is None:
         return after
@@ -155,12 +158,12 @@ def passed(
 
 
 def unacknowledged(progress: PartitionProgress) -> int:
-    """How many source offsets were passed over that no person has acknowledged."""
+    """Returns the number of source offsets that were passed over without an acknowledgement."""
     return max(0, progress.lost - progress.acknowledged)
 
 
 def note(progress: PartitionProgress) -> str | None:
-    """The text about them in the status; None if there are none."""
+    """Returns the status's text about these offsets; None if there are none."""
     if not (lost := unacknowledged(progress)):
         return None
     return (
@@ -170,7 +173,7 @@ def note(progress: PartitionProgress) -> str | None:
 
 
 def about(before: PartitionProgress, to: int, *, adopted: bool) -> dict[str, str]:
-    """The fields of the event about `passed`."""
+    """Returns the fields of the event about `passed`."""
     start = to if before.loss is None else before.loss.start
     if adopted:
         why = "a person acknowledged the loss with --adopt"
@@ -192,10 +195,10 @@ def about(before: PartitionProgress, to: int, *, adopted: bool) -> dict[str, str
 def why_incomplete(
     progress: PartitionProgress, target_end: int, source_first: int | None
 ) -> str | None:
-    """Why a mirror lacks records that its lag does not count; None if it lacks none.
+    """Returns why a mirror lacks records that its lag does not count; None if it lacks none.
 
-    `target_end`: where the mirror ends, if this link is its only writer. `source_first`: where the
-    source begins, needed if `target_end` is 0."""
+    `target_end`: the mirror's end, if this link is its only writer. `source_first`: the source's
+    first offset, needed if `target_end` is 0."""
     written = progress.outlets[0].pair.target
     if target_end < written:
         return (

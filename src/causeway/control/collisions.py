@@ -1,11 +1,11 @@
-"""Finds names on the target that a topic cannot have, since another topic has them.
+"""Finds names on the target that a topic cannot have, because another topic has them.
 
     orders, orders-old ─► sales     two topics, one name: the topic that has the name keeps it; if
-                                    none has it, neither gets it, since it is not clear which one
+                                    none has it, neither gets it, because it is not clear which one
     orders ─► sales, which exists and has records, but none of this topic
 
-The policies of MirrorMaker 2 make no such names; rename rules and custom policies may. An empty
-topic that exists is used: a person created it for the mirror, or a driver died after creating it.
+The policies of MirrorMaker 2 make no such names; rename rules and custom policies may. An existing
+topic that is empty is used: a person created it for the mirror, or a driver died after creating it.
 With each policy a topic may be its own mirror, if both aliases are one cluster.
 """
 
@@ -27,9 +27,9 @@ Begun = Mapping[str, frozenset[str]]  # by source topic, the target topics that 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """`rivals`: by target name, the source topics that would all have it; `used`: names that rules
-    make, of topics that exist and have or had records; `itself`: source topics that would be
-    mirrored onto themselves, since both aliases are one cluster; `endless`: source topics whose
+    """`rivals`: by target name, the source topics that would all have it. `used`: names made by
+    rules, of existing topics that have or had records. `itself`: source topics that would be
+    mirrored onto themselves, because both aliases are one cluster. `endless`: source topics whose
     mirrors would be mirrored again, for the same reason."""
 
     rivals: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -39,7 +39,8 @@ class Names:
 
 
 def begun_by(partitions: Iterable[PartitionProgress]) -> dict[str, frozenset[str]]:
-    """The target topics of each source topic in the progress topic, without those of transforms."""
+    """Returns the target topics of each source topic in the progress topic, without those of
+    transforms."""
     found: dict[str, frozenset[str]] = {}
     for progress in partitions:
         own = frozenset(outlet.topic for outlet in progress.outlets if outlet.routed is None)
@@ -57,9 +58,9 @@ def observe(
     *,
     one_cluster: bool = False,
 ) -> Names:
-    """`decisions`: of all topics of the source; `source_topics`: those that are looked at;
-    `one_cluster`: source and target are the same by their ids. Asks the
-    target only for ends of topics that rules name. Raises CausewayError."""
+    """`decisions`: of all topics of the source. `source_topics`: the topics that are looked at.
+    `one_cluster`: source and target are the same cluster by their ids. Asks the target only for
+    ends of topics that rules name. Raises CausewayError."""
     itself = frozenset(
         name
         for name in source_topics.keys() & decisions.keys()
@@ -99,7 +100,7 @@ def observe(
 def refusal(
     topic: str, decision: TopicDecision, names: Names, begun: Begun, link: LinkSettings
 ) -> ConfigError | None:
-    """Why `topic` cannot be mirrored under the decided name; None if it can."""
+    """Returns why `topic` cannot be mirrored under the decided name; None if it can."""
     target, alias = str(decision.target_name), link.target.alias
     if topic in names.itself:
         cause = f"{target} on {alias} is this topic itself"

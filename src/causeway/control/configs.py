@@ -1,12 +1,12 @@
-"""Topic configs: a mirror's follow its source's, by MirrorMaker 2's rules; drift is corrected.
+"""Topic configs: a mirror's configs follow its source's, by MirrorMaker 2's rules.
 
     set on the source           ->  the same on the mirror
     a default on the source     ->  none on the mirror (with use.defaults.from=source: its value)
-    excluded, read-only, sensitive, of a broker's file  ->  left alone
-    those that let a beginning be deleted (WITH_DELETION)  ->  left alone until it is filled
+    excluded, read-only, sensitive, of a broker's file  ->  unchanged
+    those that let a beginning be deleted (WITH_DELETION)  ->  unchanged until it is filled
 
 A mirror's limits (`topic_configs.LIMIT_NAMES`) are not copied. They must fit the log of the source,
-so topics.py alone decides them. Only differences are written.
+so only topics.py decides them. Only differences are written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Described = Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedConfigs:
-    """Each topic's whole configuration, or why it could not be read, by its name there."""
+    """The whole configuration of each topic, or why it could not be read, by its name there."""
 
     source: Described
     target: Described
@@ -34,7 +34,7 @@ class ObservedConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncConfigs:
-    """What to set on the mirror `topic`; None takes a config back to its default."""
+    """The configs to set on the mirror `topic`. None sets a config back to its default."""
 
     topic: str
     configs: tuple[tuple[str, str | None], ...]
@@ -49,7 +49,7 @@ class ConfigPlan:
 def observe(source: Cluster, target: Cluster, mirrored: Iterable[MirroredTopic]) -> ObservedConfigs:
     """Asks both clusters about topics that exist on both, in bulk.
 
-    Raises a CausewayError only where a cluster as a whole cannot be asked.
+    Raises CausewayError only if a cluster does not answer at all.
     """
     topics = list(mirrored)
     return ObservedConfigs(
@@ -65,7 +65,7 @@ def plan(
     filling: Collection[str] = (),
 ) -> ConfigPlan:
     """Decides purely: the same answer for the same observation, sorted by topic. `filling`: source
-    topics whose beginnings are being filled, and deleted again, on the target."""
+    topics whose beginnings are being filled on the target, and deleted again there."""
     changes: list[SyncConfigs] = []
     problems: list[TopicProblem] = []
     for topic in sorted(mirrored, key=lambda each: (each.source, each.target)):
@@ -99,7 +99,7 @@ def plan(
 def _wanted(
     source: Mapping[str, ConfigEntry], target: Mapping[str, ConfigEntry], link: LinkSettings
 ) -> dict[str, str | None]:
-    """The configs of the mirror to change."""
+    """Returns the configs of the mirror to change."""
     copied = topic_configs.copied(source, link.config_properties_exclude, link.use_defaults_from)
     in_force = topic_configs.effective(target)
     wanted: dict[str, str | None] = {
@@ -122,8 +122,8 @@ def _wanted(
 def apply(
     changes: Iterable[SyncConfigs], target: Cluster
 ) -> dict[SyncConfigs, Mapping[str, CausewayError]]:
-    """Applies `changes` in bulk; the result has the error of each config that was not set. A config
-    that the target refuses does not keep the others from being set."""
+    """Applies `changes` in bulk. The result has the error of each config that was not set. If the
+    target refuses a config, the others are set nevertheless."""
     changes = list(changes)
     try:
         errors = topic_changes.alter_configs(
@@ -137,8 +137,8 @@ def apply(
 def undone(
     answers: Mapping[SyncConfigs, Mapping[str, CausewayError]], alias: str
 ) -> tuple[dict[str, str], bool]:
-    """By topic, the configs that `apply` did not set on cluster `alias`, for people; and whether
-    another try may help. It does not help for a config of tiered storage that the target refuses.
+    """Returns, by topic, a text about the configs that `apply` did not set on cluster `alias`, and
+    whether another try may help. It does not help if the target refuses tiered storage.
     """
     items: dict[str, str] = {}
     again = False

@@ -2,12 +2,12 @@
 
     set     record the fence, with its end ─► DENY WRITE for everybody on the source
     lift    delete the DENY ─► delete the record
-    shared  two links of a source that fence a topic share one DENY, which stays as long as either
-            needs it. The record of the link that set it names it; the link that lifts its fence
-            hands the DENY over to the other
+    shared  two links of a source that fence a topic share one DENY. It stays as long as one of them
+            needs it. The record of the link that has set it names it. When that link lifts its
+            fence, it hands the DENY over to the other link
 
-The record, a directive, is written first and deleted last: each of our rules on the source has a
-record, so any process can lift it, also if the process that set it is gone. The record does not
+The record, a directive, is written first and deleted last. So each of our rules on the source has a
+record, and any process can lift it, even if the process that set it is gone. The record does not
 name a rule that was there before, and that rule stays.
 """
 
@@ -41,7 +41,7 @@ from causeway.model import ENDED
 
 DENY_WRITE: Final = FenceAcl("DENY", "WRITE", EVERYBODY, "*")
 _WRITES = ("WRITE", "ALL")
-_PROMOTING_MS = 120_000  # as long as a promotion takes, groups and all
+_PROMOTING_MS = 120_000  # the time that a promotion takes, with its groups
 _SHARER_S: Final = 5.0  # the wait for the target of another link
 
 
@@ -105,7 +105,7 @@ def denies_writes(acls: Acls, topic: str) -> bool:
 def fences(
     standing: LinkDirectives, topics: Collection[str] | None = None
 ) -> dict[str, FenceDirective]:
-    """The recorded fences, by topic: all, or those of `topics`."""
+    """Returns the recorded fences, by topic: all, or those of `topics`."""
     return {
         each.scope.topic: each
         for each in standing.all(FenceDirective)
@@ -114,9 +114,9 @@ def fences(
 
 
 def expired(standing: LinkDirectives, now_ms: int) -> tuple[FenceDirective, ...]:
-    """The fences whose time is over, by topic. `now_ms`: by the clock of the leading driver, which
-    lifts them. If a mirror has ended, its fence is never over, because no mirror copies what is
-    written there. If a mirror is about to end, its fence gets a little more time."""
+    """Returns the fences whose time is over, by topic. `now_ms`: by the clock of the leading
+    driver, which lifts them. If a mirror has ended, its fence is never over, because no mirror
+    copies new records of the source. If a mirror is about to end, its fence gets more time."""
 
     def is_over(fence: FenceDirective) -> bool:
         end = standing.end_of(fence.scope)
@@ -129,7 +129,7 @@ def expired(standing: LinkDirectives, now_ms: int) -> tuple[FenceDirective, ...]
 
 def refuse_lifted(standing: LinkDirectives, topics: Iterable[str], now_ms: int) -> None:
     """Raises PartitionsFailedError if one of these fences is lifted or over: producers go on, or
-    will before the mirror has ended."""
+    will go on before the mirror has ended."""
     there = fences(standing)
     for topic in sorted(topics):
         if topic not in there or there[topic].until <= now_ms:
@@ -152,9 +152,9 @@ def set_up(
     sharers: Collection[Sharer] = (),
 ) -> None:
     """Records and sets these fences. An existing fence gets the new end, and keeps the rules that
-    it has set; if a sharer has set the rule, its fence ends no earlier. Raises ConflictError;
-    CausewayError: then the rules that were set are recorded, and are lifted once their time is
-    over."""
+    it has set. If a sharer has set the rule, the sharer's fence ends no earlier. Raises
+    ConflictError. After another CausewayError, the rules that were set are recorded, and are lifted
+    when their time is over."""
     ends = {str(each.scope.topic): each.until for each in wishes if not each.acls}
 
     def prolonged(topic: str, fence: FenceDirective) -> FenceDirective | None:
@@ -189,9 +189,9 @@ def _change(
     topics: Collection[str],
     change: Callable[[str, FenceDirective], FenceDirective | None],
 ) -> set[str]:
-    """Changes the fences that sharers have of `topics`, each at the first sharer that has one to
-    change; returns their topics. Leaves out a sharer whose target does not answer soon, or hides
-    its directives: its cutover goes by the answers of the source's brokers in any case."""
+    """Changes the sharers' fences of `topics`, each at the first sharer that has such a fence.
+    Returns the topics of the changed fences. Leaves out a sharer whose target does not answer soon,
+    or hides its directives: its cutover asks the source's brokers in any case."""
     done: set[str] = set()
     for target, link in sharers:
         left = set(topics) - done
@@ -222,10 +222,10 @@ def lift(
     found: Collection[FenceDirective],
     sharers: Collection[Sharer] = (),
 ) -> dict[str, CausewayError | None]:
-    """Lifts these fences, as they were read; returns the error of each that stays, by topic. A
-    fence that was renewed meanwhile stays recorded, and its owner sets it again; a rule that a
-    sharer still needs stays on the source, and belongs to that sharer from now on. Raises
-    ConflictError, and CausewayError if a cluster cannot be asked; may be repeated."""
+    """Lifts these fences. Returns, by topic, the error of each fence that stays. A fence that was
+    renewed meanwhile stays recorded, and its owner sets it again. A rule that a sharer still needs
+    stays on the source, and belongs to the sharer from now on. Raises ConflictError, and
+    CausewayError if a cluster does not answer. May be repeated."""
     if not found:
         return {}
     rules = {str(fence.scope.topic): fence.acls for fence in found if fence.acls}
@@ -256,7 +256,7 @@ def lift(
 
 
 def bindings(fence: FenceDirective) -> list[AclBinding]:
-    """The rules that a fence has set on the source."""
+    """Returns the rules that a fence has set on the source."""
     return [
         AclBinding(
             resource_type="TOPIC",

@@ -1,10 +1,10 @@
 """Chosen topics: topics that a link mirrors by request while it runs, besides those of its file.
 
-    mirror  a topic is chosen; after `remove` it is not mirrored any more, and its mirror stays
-    origin  the source's name means the cluster with this id; for another cluster nothing is chosen
+    mirror  a topic is chosen; after `remove` it is no longer mirrored, and its mirror stays
+    origin  the source's name means the cluster with this id; nothing is chosen for another cluster
 
-They are among the link's directives, as its pauses are. A link acts on them only if its settings
-allow it (`geo`): a user with access to the target alone must not decide what leaves the source.
+They are directives of the link, like its pauses. A link acts on them only if its settings allow it
+(`geo`): a user with access to the target alone must not decide which records leave the source.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WHY_NOT = "topics were chosen"  # the start of each reason why a driver does no
 
 
 def chosen(standing: LinkDirectives) -> dict[str, Directive]:
-    """The directive that chose each topic, by its name on the source."""
+    """Returns the directive that chose each topic, by its name on the source."""
     return {
         each.scope.topic: each
         for each in standing.by_key.values()
@@ -42,7 +42,7 @@ def chosen(standing: LinkDirectives) -> dict[str, Directive]:
 
 
 def begun(standing: LinkDirectives) -> frozenset[str]:
-    """The topics with which a reverse link begins."""
+    """Returns the topics with which a reverse link begins."""
     return frozenset(
         scope.topic
         for kind, scope in standing.by_key
@@ -51,18 +51,18 @@ def begun(standing: LinkDirectives) -> frozenset[str]:
 
 
 def origin(standing: LinkDirectives) -> OriginDirective | None:
-    """The directive that says which cluster the source's name means, if there is one."""
+    """Returns the directive that says which cluster the source's name means, if there is one."""
     return standing.get(OriginDirective)
 
 
 def without_chosen(directives: Iterable[Directive]) -> tuple[Directive, ...]:
-    """The directives without chosen topics: pauses, limits and similar."""
+    """Returns the directives except those about chosen topics: pauses, limits and similar."""
     return tuple(each for each in directives if each.kind not in KINDS)
 
 
 def why_not(standing: LinkDirectives, link: LinkSettings, cluster: str | None) -> str | None:
-    """Why `link` does not mirror the chosen topics; None if it does, or there are none. `cluster`:
-    the id of its source."""
+    """Returns why `link` does not mirror the chosen topics. None if it does, or if there are none.
+    `cluster`: the id of its source."""
     names = sorted(chosen(standing))
     if not names:
         return None
@@ -82,7 +82,7 @@ def why_not(standing: LinkDirectives, link: LinkSettings, cluster: str | None) -
 
 
 def not_known(error: CausewayError) -> str:
-    """Why a link does not mirror the chosen topics while its source's id is not known."""
+    """Returns why a link does not mirror the chosen topics while its source's id is not known."""
     return f"{_WHY_NOT}, and it is not known for which cluster: {error}"
 
 
@@ -92,16 +92,16 @@ def is_why_not(reason: str | None) -> bool:
 
 
 def plan_mirror(standing: LinkDirectives, wishes: Iterable[Directive]) -> DirectivePlan:
-    """Chooses topics, each by a directive of kind MIRROR or ORIGIN. An existing directive stays as
-    it is, with its author and time."""
+    """Returns the plan that chooses topics, each by a directive of kind MIRROR or ORIGIN. An
+    existing directive stays, with its author and time."""
     return DirectivePlan(
         changes=tuple((wish.key, wish) for wish in wishes if wish.key not in standing.by_key)
     )
 
 
 def plan_leave(standing: LinkDirectives, topics: Collection[str]) -> DirectivePlan:
-    """Stops mirroring `topics`. Deletes their pauses and limits, too: they would surprise the user
-    who chooses the topic again."""
+    """Returns the plan that ends the mirroring of `topics`. It also deletes their pauses and
+    limits, which would surprise a user who chooses the topic again."""
     leaving = chosen(standing).keys() & set(topics)
     changes: list[DirectiveChange] = [
         (key, None) for key in standing.by_key if key[0] in _WITH_IT and key[1].topic in leaving
@@ -110,22 +110,23 @@ def plan_leave(standing: LinkDirectives, topics: Collection[str]) -> DirectivePl
 
 
 def plan_forget(standing: LinkDirectives) -> DirectivePlan:
-    """Removes all chosen topics, and frees the source's name for another cluster."""
+    """Returns the plan that removes all chosen topics, and frees the source's name for another
+    cluster."""
     leave = plan_leave(standing, chosen(standing)).changes
     named = origin(standing)
     return DirectivePlan(changes=(*leave, *(() if named is None else ((named.key, None),))))
 
 
 def choosing(link: LinkSettings, standing: LinkDirectives) -> LinkSettings:
-    """`link` with the topics that it mirrors by request."""
+    """Returns `link` with the topics that it mirrors by request."""
     names = begun(standing) if link.way_back else frozenset[str]()
     return replace(link, chosen=frozenset(chosen(standing)) if link.geo else names)
 
 
 def with_chosen(settings: Settings, name: str | None = None) -> Settings:
-    """`settings` with the topics that people have chosen until now, for the link `name` or for all
-    links. Asks the targets of links that have such topics. A target that does not answer, or
-    refuses to show the topics, raises when a command needs it."""
+    """Returns `settings` with the topics that people have chosen so far, for the link `name` or for
+    all links. Asks the targets of links that have such topics. If a target does not answer, or
+    refuses to show the topics, the error is raised later, when a command needs the target."""
     links = []
     with clusters() as connect:
         for link in settings.links:
@@ -138,7 +139,7 @@ def with_chosen(settings: Settings, name: str | None = None) -> Settings:
 
 
 def learn(target: Cluster, link: LinkSettings) -> LinkDirectives:
-    """The directives of `link`. Raises CausewayError."""
+    """Returns the directives of `link`. Raises CausewayError."""
     log = DirectiveLog(target, link.directives_topic)
     log.look()
     return log.directives

@@ -4,10 +4,10 @@
     key     ["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]
     value   {"offset":41}            the last source offset copied
 
-Connect finds a position by the bytes of its key, and Kafka compacts by partition: so both must be
-as Connect makes them, the members in this order, the partition by the hash of the key. Our entries
-have a member of their own, which MirrorMaker 2 ignores: it shows whether MirrorMaker 2 has mirrored
-since.
+Connect finds a position by the bytes of its key, and Kafka compacts by partition. So both must be
+as Connect makes them: the members in this order, the partition by the hash of the key. Our entries
+have an additional member, which MirrorMaker 2 ignores. It shows whether MirrorMaker 2 has mirrored
+since then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OURS = {"writer": "causeway"}
 def positions_of(
     link: LinkSettings, target: Cluster, admin: Cluster | None = None
 ) -> MirrorMakerOffsets:
-    """The positions of MirrorMaker 2 for the link."""
+    """Returns the positions of MirrorMaker 2 for the link."""
     log = TopicLog(target, topic_of(link), admin=admin)
     source, *others = link.control.mm2_aliases or (link.source.alias, "")
     return MirrorMakerOffsets(log, source, link.control.mm2_connector, others)
@@ -42,7 +42,8 @@ def topic_of(link: LinkSettings) -> str:
 
 
 class Copied(NamedTuple):
-    """The last source offset copied, by an entry of MirrorMaker 2; `ours`: we wrote the entry."""
+    """The last source offset that MirrorMaker 2's entry has as copied. `ours`: we wrote the
+    entry."""
 
     offset: int
     ours: bool
@@ -57,7 +58,7 @@ class UnconfirmedCopy(Copied):
 
 @dataclass(slots=True)
 class MirrorMakerOffsets:
-    """The positions of one source cluster, by its alias. Not thread-safe. `others`: further aliases
+    """The positions of one source cluster, by its alias. Not thread-safe. `others`: more aliases
     that the source may have in the entries."""
 
     topic: TopicLog
@@ -68,8 +69,8 @@ class MirrorMakerOffsets:
     _is_fixed: bool = False
 
     def read(self) -> dict[TopicPartition, Copied]:
-        """Each partition's entry; empty if MirrorMaker 2 never ran. An entry of another connector
-        counts if it is the only one of a partition. Raises CausewayError."""
+        """Returns each partition's entry; empty if MirrorMaker 2 never ran. An entry of another
+        connector counts if the partition has no other. Raises CausewayError."""
         found: dict[TopicPartition, Copied] = {}
         unsure: dict[TopicPartition, dict[tuple[str, str], Copied]] = {}  # by connector and alias
         for key, value in self.topic.newest().items():
@@ -91,15 +92,15 @@ class MirrorMakerOffsets:
         return found
 
     def _likeliest(self, entries: Mapping[tuple[str, str], Copied]) -> Copied | None:
-        """The entry of this connector, or else the only entry; None if several other connectors
-        have one."""
+        """Returns the entry of this connector, or else the only entry. None if several other
+        connectors have one."""
         for alias in (self.source, *self.others):
             if (own := entries.get((self.connector, alias))) is not None:
                 return own
         return next(iter(entries.values())) if len(entries) == 1 else None
 
     def forget(self) -> None:
-        """Forgets the written positions: others may have written since."""
+        """Forgets the written positions, because others may have written since."""
         self._written.clear()
         self._is_fixed = False
 
@@ -108,16 +109,16 @@ class MirrorMakerOffsets:
         return self.topic.partitions() > 0
 
     def write(self, positions: Mapping[TopicPartition, int]) -> None:
-        """`positions`: of each source partition the offset below which all is mirrored. Does
-        nothing where the topic does not exist. Raises CausewayError, once what can be written
-        is."""
+        """`positions`: for each source partition, the offset below which all is mirrored. Does
+        nothing if the topic does not exist. Writes all that can be written, and then raises
+        CausewayError if something could not."""
         due = {at: p for at, p in positions.items() if p > 0 and self._written.get(at) != p}
         values = {at: _dump({"offset": position - 1, **_OURS}) for at, position in due.items()}
         self._append(values, lambda at: self._written.update({at: due[at]}))
 
     def remove(self, places: Collection[TopicPartition]) -> None:
-        """Deletes our own entries of them. Raises CausewayError after writing all that can be
-        written."""
+        """Deletes our own entries of `places`. Writes all that can be written, and then raises
+        CausewayError if something could not."""
         ours = [
             at
             for at, copied in self.read().items()

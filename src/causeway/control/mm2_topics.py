@@ -6,8 +6,8 @@
 | checkpoints | group, topic, partition i32 | version i16, upstream i64, downstream i64, metadata |
 | heartbeats | source alias, target alias | version i16, time i64 |
 
-Big-endian; texts are UTF-8 after their length, an i16. From OffsetSync, Checkpoint and Heartbeat
-of Kafka's connect/mirror and connect/mirror-client.
+Numbers are big-endian. Texts are UTF-8 after their length, an i16. Sources: OffsetSync, Checkpoint
+and Heartbeat of Kafka's connect/mirror and connect/mirror-client.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BEAT = struct.Struct(">hq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSync:
-    """The record at source offset `upstream` of `partition`, named as on the source, lies at target
+    """The record at source offset `upstream` of `partition`, named as on the source, is at target
     offset `downstream`."""
 
     partition: TopicPartition
@@ -44,21 +44,21 @@ class OffsetSync:
     downstream: int
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value."""
+        """Returns key and value."""
         topic, partition = self.partition
         return _text(topic) + _INT.pack(partition), _SYNC.pack(self.upstream, self.downstream)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
-        """Raises ProtocolError for anything else."""
+        """Raises ProtocolError if the texts are not those of this record."""
         at = TopicPartition(*_unpack("offset sync", "si", key))
         upstream, downstream = _unpack("offset sync", "qq", value)
         return cls(partition=at, upstream=upstream, downstream=downstream)
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """`group` committed `upstream` on the source, which is `downstream` in `partition`, named as on
-    the target; `metadata` is the group's own."""
+    """`group` has committed `upstream` on the source, which is `downstream` in `partition`, named
+    as on the target. `metadata`: the group's own."""
 
     group: str
     partition: TopicPartition
@@ -67,14 +67,14 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     metadata: str = ""
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value."""
+        """Returns key and value."""
         topic, partition = self.partition
         key = _name(self.group) + _name(topic) + _INT.pack(partition)
         return key, _OFFSETS.pack(VERSION, self.upstream, self.downstream) + _text(self.metadata)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
-        """Raises ProtocolError for anything else."""
+        """Raises ProtocolError if the texts are not those of this record."""
         _check_version("checkpoint", value)
         group, *at = _unpack("checkpoint", "ssi", key)
         _, upstream, downstream, metadata = _unpack("checkpoint", "hqqs", value)
@@ -88,7 +88,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 def read_checkpoints(topic: TopicLog) -> list[Checkpoint]:
-    """The newest checkpoints. Other records have no effect. Raises CausewayError."""
+    """Returns the newest checkpoints. Other records have no effect. Raises CausewayError."""
     found = []
     for key, value in topic.newest().items():
         with suppress(ProtocolError):
@@ -98,20 +98,21 @@ def read_checkpoints(topic: TopicLog) -> list[Checkpoint]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """Emitted to cluster `target`, of the pair `source->target`, at `timestamp` (ms since 1970)."""
+    """A heartbeat for cluster `target`, of the pair `source->target`, at `timestamp` (ms since
+    1970)."""
 
     source: str
     target: str
     timestamp: int
 
     def encode(self) -> tuple[bytes, bytes]:
-        """Key and value."""
+        """Returns key and value."""
         key = _text(self.source) + _text(self.target)
         return key, _BEAT.pack(VERSION, self.timestamp)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
-        """Raises ProtocolError for anything else."""
+        """Raises ProtocolError if the texts are not those of this record."""
         _check_version("heartbeat", value)
         source, target = _unpack("heartbeat", "ss", key)
         _, timestamp = _unpack("heartbeat", "hq", value)
@@ -129,8 +130,8 @@ _name = lru_cache(maxsize=4096)(_text)  # each comes again with each partition
 
 
 def _unpack(what: str, kinds: str, data: bytes) -> list[Any]:
-    """The values at the start of a record's key or value. `kinds`: for each value `s`, a text, or a
-    letter of `struct`. Ignores bytes after the last one, as Kafka's readers do."""
+    """Returns the values at the start of a record's key or value. `kinds`: for each value `s`, a
+    text, or a letter of `struct`. Ignores bytes after the last one, as Kafka's readers do."""
     values: list[Any] = []
     at = 0
     try:
@@ -142,7 +143,7 @@ def _unpack(what: str, kinds: str, data: bytes) -> list[Any]:
                 value, at = text.decode(), at + value
             values.append(value)
             at += struct.calcsize(number)
-    except (struct.error, ValueError) as error:  # also of a text that is not UTF-8
+    except (struct.error, ValueError) as error:  # or a text is not UTF-8
         raise ProtocolError("read", f"{what} {data[:40].hex(' ')}", str(error)) from None
     return values
 
@@ -156,7 +157,7 @@ def _check_version(what: str, value: bytes) -> None:
 
 @dataclass(slots=True)
 class Heartbeats:
-    """Those of one pair of clusters, in `topic` on the target."""
+    """Writes the heartbeats of one pair of clusters to `topic` on the target."""
 
     topic: TopicLog
     source: str
@@ -168,7 +169,7 @@ class Heartbeats:
         """Raises CausewayError."""
         if not self._there:
             self.topic.ensure(self.replication_factor)
-        self._there = False  # if the write fails: it may have been deleted
+        self._there = False  # if the write fails, the topic may be gone
         now_ms = int(time.time() * 1000)
         beat = Heartbeat(source=self.source, target=self.target, timestamp=now_ms)
         self.topic.append([beat.encode()])
@@ -182,7 +183,7 @@ Newest = tuple[int, int]  # source and target offset of one record
 
 @dataclass(slots=True)
 class OffsetSyncs:
-    """Writes those of one link. Not thread-safe."""
+    """Writes the offset syncs of one link. Not thread-safe."""
 
     topic: TopicLog
     replication_factor: int
@@ -193,12 +194,12 @@ class OffsetSyncs:
 
     @property
     def wants_all(self) -> bool:
-        """Whether the next `write` needs all partitions, not only those that moved."""
+        """Whether the next `write` needs all partitions, and not only those that moved."""
         return not self._there or time.monotonic() - self._flushed_at >= FLUSH_S
 
     def write(self, newest: Mapping[TopicPartition, Newest], *, flush: bool) -> None:
-        """Writes offset syncs. `newest`: with `flush` of each source partition with mirrored
-        records, else of those that moved since the last call. Raises CausewayError."""
+        """Writes offset syncs. `newest`: with `flush`, of each source partition with mirrored
+        records; otherwise of those that moved since the last call. Raises CausewayError."""
         if not self._there:
             self.topic.ensure(self.replication_factor)
             self._there = True
@@ -223,12 +224,12 @@ class OffsetSyncs:
             self._flushed_at = time.monotonic()
 
     def forget(self) -> None:
-        """The topic may be gone, or another driver may have written to it."""
+        """Call this if the topic may be gone, or another driver may have written to it."""
         self._there = False
         self._written.clear()
 
     def flush(self) -> None:
-        """The next `write` leaves nothing for later."""
+        """Has the next `write` leave nothing for later."""
         self._flushed_at = -FLUSH_S
 
     def _is_due(self, at: TopicPartition, pair: Newest) -> bool:

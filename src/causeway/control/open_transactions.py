@@ -1,6 +1,6 @@
-"""Open transactions: how much they hold back, and why a last stable offset does not move.
+"""Open transactions: how much they hold back, and why a last stable offset does not move on.
 
-Readers of committed data, a mirror among them, see no record behind an open transaction.
+Readers of committed data, such as a mirror, see no record behind an open transaction.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ HELD_MS: Final = 60_000  # a transaction that takes longer is reported
 
 
 class Held(NamedTuple):
-    """`stable`: the last stable offset. `since_ms`: for how long it has not moved; or, if `dated`,
-    the age of the record there by its own timestamp, which may be any event's time."""
+    """`stable`: the last stable offset. `since_ms`: for how long it has not moved. If `dated`, the
+    age of the record there by its own timestamp, which may be the time of any event."""
 
     stable: int
     high_watermark: int
@@ -33,10 +33,11 @@ def both_ends(
     read_committed: bool,
     patience_s: float | None = None,
 ) -> tuple[Ends, Ends]:
-    """The ends of partitions for the link's readers (with `read_committed` the last stable offset),
-    and their high watermarks, never below. An open transaction holds back all records between the
-    two: the high watermark is asked for first, so that records which arrive between the two
-    questions do not look held. `patience_s`: see Cluster.list_offsets. Raises CausewayError."""
+    """Returns the ends of partitions for the link's readers (with `read_committed` the last stable
+    offset), and their high watermarks, which are never below. An open transaction holds back all
+    records between the two. The high watermark is asked for first: records that arrive between the
+    two requests must not look held back. `patience_s`: see Cluster.list_offsets. Raises
+    CausewayError."""
     tops = source.list_offsets(list(places), LATEST, patience_s=patience_s)
     if not read_committed:
         return tops, tops
@@ -54,7 +55,8 @@ def known_ends(
     read_committed: bool,
     patience_s: float | None = None,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """As `both_ends`: end and high watermark, of the partitions whose brokers answered both."""
+    """Like `both_ends`, but returns end and high watermark only of partitions whose brokers
+    answered both requests."""
     ends, tops = both_ends(source, places, read_committed=read_committed, patience_s=patience_s)
     return {
         at: (end.offset, top.offset)
@@ -64,7 +66,7 @@ def known_ends(
 
 
 def explain(source: Cluster, held: Mapping[TopicPartition, Held]) -> dict[TopicPartition, str]:
-    """The reason for each partition: the transaction that it waits for, if we may ask."""
+    """Returns the reason for each partition: the transaction that it waits for, if we may ask."""
     if not held:
         return {}
     transactions = open_transactions(source, list(held))

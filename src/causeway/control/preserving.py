@@ -1,7 +1,7 @@
-"""Which topics can keep their offsets, and how the offsets without a record are filled.
+"""Decides which topics can keep their offsets, and how offsets without a record are filled.
 
-To keep offsets, a target partition gets the records of the source partition with its number alone:
-each one exactly once, and at most one record out of each. Dropped records become gaps.
+To keep offsets, a target partition must get only the records of the source partition with its
+number, each one exactly once, and at most one record for each of them. Dropped records become gaps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Way = Literal["markers", "transactions"]
 FILLED_PER_S: Final = 3_000_000  # offsets of a partition's beginning, measured
 _RIGHT: Final = "CLUSTER_ACTION"
 _TRANSLATE: Final = "or translate its offsets (causeway.offsets = translate)"
-# These alone make several rows of one in a transform; see transform/plan/refusals.py.
+# Only these make several rows of one in a transform; see transform/plan/refusals.py.
 _MULTIPLIES: Final = re.compile(r"(?i)\b((?:pos)?explode|inline|json_tuple)(?:_outer)?\s*\(")
 _ROUTES: Final = re.compile(r"(?i)\bas\s+[`\"]?(topic|partition)\b")
 
@@ -27,8 +27,8 @@ _ROUTES: Final = re.compile(r"(?i)\bas\s+[`\"]?(topic|partition)\b")
 def refusal(
     topic: str, target: str, existing: TopicMetadata | None, partitions: int, link: LinkSettings
 ) -> ConfigError | None:
-    """Why `topic`, with so many partitions, cannot keep its offsets in `target`; None if it can.
-    `existing`: the target topic, None if it is to be created."""
+    """Returns why `topic`, with this number of partitions, cannot keep its offsets in `target`;
+    None if it can. `existing`: the target topic, None if it will be created."""
     there = 0 if existing is None else len(existing.partitions)
     transform = link.transform_of(topic)
     if link.declared_sole_writer is False:
@@ -68,9 +68,9 @@ def refusal(
 
 
 def _why_not_one(transform: TransformSettings) -> str | None:
-    """Why the transform may make several records of one, or choose other partitions, as far as its
-    text shows. Rules do neither. A Python function has no text: `causeway plan` lets Spark analyse
-    it, and a run stops the partition before such a record."""
+    """Returns why the transform may make several records of one, or choose other partitions, if its
+    text shows it. Rules do neither. A Python function has no text: `causeway plan` lets Spark
+    analyse it, and a run stops the partition before such a record."""
     if (found := _MULTIPLIES.search(transform.sql or "")) is not None:
         return f"may make several records of one by {found[1].lower()}()"
     if (found := _ROUTES.search(transform.sql or "")) is not None:
@@ -79,7 +79,7 @@ def _why_not_one(transform: TransformSettings) -> str | None:
 
 
 def refused(topic: str, cause: str, remedy: str, link: LinkSettings) -> ConfigError:
-    """The error about a topic that cannot keep its offsets."""
+    """Returns the error about a topic that cannot keep its offsets."""
     return ConfigError(
         "keep the offsets of",
         f"{topic} of {link.source.alias}",
@@ -90,15 +90,16 @@ def refused(topic: str, cause: str, remedy: str, link: LinkSettings) -> ConfigEr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """How gaps are filled. `lacks`: why not by markers, with causeway.offsets.gaps = auto."""
+    """How gaps are filled. `lacks`: with causeway.offsets.gaps = auto, why markers cannot be
+    used."""
 
     way: Way
     lacks: str | None = None
 
 
 def filling(link: LinkSettings, target: Cluster) -> Filling:
-    """The way that the file names; with `auto`, the way that our rights on the target allow. Raises
-    CausewayError."""
+    """Returns the way that the file names; with `auto`, the way that our rights on the target
+    allow. Raises CausewayError."""
     if link.offset_gaps != "auto":
         return Filling(way=link.offset_gaps)
     alias = link.target.alias
@@ -114,7 +115,7 @@ def filling(link: LinkSettings, target: Cluster) -> Filling:
     if rights is not None and _RIGHT in rights:
         return Filling(way="markers")
     lacks = f"{_RIGHT} on the cluster {alias} is not granted"
-    if not rights:  # without DESCRIBE a broker names none
+    if not rights:  # without the right DESCRIBE a broker names no rights
         lacks = (
             f"{alias} does not say whether {_RIGHT} on the cluster is granted (grant DESCRIBE on "
             "the cluster as well)"

@@ -34,9 +34,9 @@ def _preserves_offsets(link: LinkSettings) -> bool:
 
 
 class ApiNeed(NamedTuple):
-    """`without`: the consequence if a broker lacks one of the `apis`; then nothing is mirrored if
-    they are `required`. `when`: whether a link needs them; None: a command needs them, and reports
-    their absence itself."""
+    """`without`: the consequence if a broker lacks one of the `apis`. If they are `required`,
+    nothing is mirrored then. `when`: whether a link needs them. None: only a command needs them,
+    and reports their absence itself."""
 
     side: Side
     apis: tuple[Api, ...]

@@ -1,7 +1,7 @@
 """Topics that transforms route records to: their names, and what the target needs for them.
 
-Such a topic has the configs and ACLs of the source topic of its name, if that is mirrored itself;
-else those of the topic whose records are routed there, the first by name of several.
+Such a topic has the configs and ACLs of the source topic with its name, if that topic is mirrored
+itself. Otherwise those of the topic whose records are routed there; of several, the first by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from causeway.errors import CausewayError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteNeed:
-    """`base`: the source topic whose records are routed there; `partitions`: those wanted."""
+    """`base`: the source topic whose records are routed there. `partitions`: the wanted ones."""
 
     base: str
     partitions: frozenset[int]
@@ -26,7 +26,7 @@ class RouteNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedTopic:
-    """A topic of the target that records can go to. `created`: just now, so it is empty."""
+    """A topic of the target that records can go to. `created`: it is new, so it is empty."""
 
     target: str
     topic_id: str
@@ -34,8 +34,8 @@ class RoutedTopic:
 
 
 def target_of(name: str, link: LinkSettings) -> str:
-    """The target name of the topic that a transform calls `name`, as on the source. Raises
-    RouteError if records may not go there; it does not quote the name, which comes from a
+    """Returns the target name of the topic that a transform calls `name`, as on the source. Raises
+    RouteError if records may not go there. The error does not quote the name, which comes from a
     record."""
     return Routes.of(link).target_of(name)
 
@@ -46,7 +46,7 @@ def make_ready(
     """Prepares the target for topics, by their names as on the source: creates missing topics, and
     adds partitions. Each topic that is not ready has an error.
 
-    Raises a CausewayError only where a cluster as a whole cannot be asked.
+    Raises CausewayError only if a cluster does not answer at all.
     """
     ready: dict[str, RoutedTopic | CausewayError] = {}
     names: dict[str, str] = {}
@@ -85,7 +85,7 @@ def _plans(
     target: Cluster,
     link: LinkSettings,
 ) -> dict[str, tuple[Change, ...] | CausewayError]:
-    """`names`: on the target, by those on the source."""
+    """Returns the changes for each topic. `names`: on the target, by those on the source."""
     sources = source.metadata(sorted({*names, *(needs[name].base for name in names)})).topics
     bases = {}  # the source topic whose configs each topic has
     for name in names:
@@ -99,7 +99,7 @@ def _plans(
     described = sorted({base.name for base in bases.values()})
     existing = sorted(there.topics.keys() & set(names.values()))
     observed = topics.describe(source, target, link, sources, described, there, existing)
-    # A transform says which partition it is, and what it leads on has offsets of its own.
+    # A transform chooses the partition, and the records that it leads on get new offsets.
     by_partition = replace(link, partitioning="same", offsets="translate", preserve_topics=())
     plans: dict[str, tuple[Change, ...] | CausewayError] = {}
     for name, at in names.items():

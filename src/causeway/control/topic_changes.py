@@ -1,4 +1,4 @@
-"""The changes of a topic plan: checks which the target would refuse, and applies them.
+"""The changes of a topic plan: finds those that the target would refuse, and applies the others.
 
 A broker refuses a whole topic for one config (INVALID_CONFIG): a name that it does not know, a
 value outside its bounds, or `remote.storage.enable` if the cluster has no tiered storage. Then the
@@ -29,14 +29,14 @@ from causeway.errors import BrokerError, CausewayError
 from causeway.model import NO_TOPIC_ID
 from causeway.wire import codes
 
-_READY_S: Final = 30.0  # at most so long until all brokers know a new topic and its leaders
+_READY_S: Final = 30.0  # the longest wait until all brokers know a new topic and its leaders
 
 
 def as_target_takes(planned: TopicPlan, target: Cluster, alias: str) -> TopicPlan:
-    """`planned` as the target, cluster `alias`, would apply it; creates nothing.
+    """Returns `planned` as the target, cluster `alias`, would apply it. Creates nothing.
 
     A topic that the target would not create is a problem. A config that it refuses is left out,
-    with a note. Only the target knows: its policies, our permissions, names that collide, bounds.
+    with a note. Only the target knows this: its policies, our rights, colliding names, its bounds.
     """
     creates = [change for change in planned.changes if isinstance(change, CreateTopic)]
     answers, reduced = _create(creates, target, validate_only=True)
@@ -65,7 +65,7 @@ def as_target_takes(planned: TopicPlan, target: Cluster, alias: str) -> TopicPla
 
 
 def without(planned: TopicPlan, errors: Mapping[Change, CausewayError]) -> TopicPlan:
-    """The plan, with a problem for each change that cannot be applied."""
+    """Returns the plan, with a problem for each change that cannot be applied."""
     failed = {change.topic: error for change, error in errors.items()}
     return TopicPlan(
         mirrored=tuple(topic for topic in planned.mirrored if topic.target not in failed),
@@ -83,11 +83,11 @@ def without(planned: TopicPlan, errors: Mapping[Change, CausewayError]) -> Topic
 
 
 def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayError | None]:
-    """Applies `changes` in bulk; the result has the error of each, or None if it is done.
+    """Applies `changes` in bulk. The result has the error of each, or None if it is done.
 
-    Idempotent: a topic that another driver created meanwhile counts as done. Leaves out the
-    configs of a new topic that the target refuses. One item's error never keeps the others from
-    being tried, also if a whole request fails.
+    Idempotent: a topic that another driver created meanwhile counts as done. If the target refuses
+    configs of a new topic, they are left out. All changes are tried, even if one of them or a whole
+    request fails.
     """
     changes = list(changes)
     creates = [change for change in changes if isinstance(change, CreateTopic)]
@@ -113,7 +113,7 @@ def apply(changes: Iterable[Change], target: Cluster) -> dict[Change, CausewayEr
 def _create(
     changes: list[CreateTopic], target: Cluster, *, validate_only: bool = False
 ) -> tuple[dict[Change, CausewayError | None], dict[CreateTopic, CreateTopic]]:
-    """The answer to each change, and the changes that were applied with fewer configs."""
+    """Returns the answer to each change, and the changes that were applied with fewer configs."""
 
     def create(batch: list[CreateTopic]) -> Mapping[str, CausewayError | None]:
         return target.create_topics([_new(each) for each in batch], validate_only=validate_only)
@@ -169,7 +169,8 @@ def _settled(error: CausewayError | None) -> CausewayError | None:
 def await_leaders(
     wanted: Mapping[str, int], target: Cluster, operation: str
 ) -> dict[str, str | CausewayError]:
-    """The ids of topics, once so many partitions of each have leaders. Raises CausewayError."""
+    """Returns the ids of topics, once this number of partitions of each has leaders. Raises
+    CausewayError."""
     found: dict[str, str | CausewayError] = {}
     deadline = time.monotonic() + _READY_S
     while left := wanted.keys() - found.keys():
@@ -193,8 +194,8 @@ PAUSED: Final = "paused"
 
 
 def without_changes_if_paused(plan: TopicPlan, link: LinkSettings) -> TopicPlan:
-    """`plan` without its changes if the file pauses the link, as MirrorMaker 2 does: existing
-    mirrors keep their partitions, and topics without a mirror are left out."""
+    """Returns `plan` without its changes if the file pauses the link, as MirrorMaker 2 does:
+    existing mirrors keep their partitions, and topics without a mirror are left out."""
     if not link.records_paused:
         return plan
     before = {each.topic: each.before for each in plan.changes if isinstance(each, GrowTopic)}
@@ -227,15 +228,15 @@ def why_paused(link: LinkSettings) -> str:
     return f"paused by the file: {link.places.get('causeway.paused', 'its key')}"
 
 
-# These decide which records the mirror takes and keeps. No topic is created without them.
+# These decide which records the mirror accepts and keeps. No topic is created without them.
 _ESSENTIAL: Final = frozenset(
     (*topic_configs.LIMIT_NAMES, "cleanup.policy", "retention.ms", "retention.bytes")
 )
 
 
 def accepted_configs(refused: Mapping[str, NewTopic], target: Cluster) -> dict[str, NewTopic]:
-    """The `refused` topics, by name, each with all configs that the target takes. Leaves out a
-    topic that the target refuses with its essential configs alone.
+    """Returns the `refused` topics, by name, each with all configs that the target accepts. Leaves
+    out a topic that the target refuses even with only its essential configs.
 
     Creates nothing: asks by `validate_only`, at most once per config name. Raises CausewayError.
     """
@@ -277,10 +278,10 @@ def _taken(topics: Mapping[str, NewTopic], target: Cluster) -> dict[str, NewTopi
 def alter_configs(
     changes: Mapping[str, Mapping[str, str | None]], target: Cluster
 ) -> dict[str, dict[str, CausewayError]]:
-    """Sets configs of topics (None: back to the default). Answers for each topic with the error of
-    each config that was not set.
+    """Sets configs of topics; None sets a config back to the default. Returns, for each topic, the
+    error of each config that was not set.
 
-    If the target refuses the configs of a topic, sets them one by one, those of tiered storage
+    If the target refuses the configs of a topic, they are set one by one, those of tiered storage
     only together with REMOTE_STORAGE. Raises CausewayError if a whole request fails.
     """
     answers = target.alter_configs(changes)

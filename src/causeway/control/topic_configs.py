@@ -1,12 +1,12 @@
 """Configs of a mirrored topic: those copied from the source, and the limits it needs.
 
-A mirror must take every batch as it is on the source: its size, its timestamps (which a target's
+A mirror must accept every batch as it is on the source: its size, its timestamps (which a target's
 clock may find too old or too new) and its codec (with another `compression.type` the target's
-broker would compress every batch again). And the batches of its log must have producer ids, which
-only an old broker's setting prevents.
+broker would compress every batch again). The batches of its log must also have producer ids, which
+only a setting of an old broker prevents.
 
-Versions of Kafka differ in their configs, and a broker refuses a topic with one that it does not
-know. No request lists the names; but each existing topic has all of them.
+Versions of Kafka have different configs, and a broker refuses a topic with a config that it does
+not know. No request lists the names, but each existing topic has all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 COMPRESSION_TYPE: Final = "compression.type"
 CLEANUP_POLICY: Final = "cleanup.policy"
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
-# before/after exist since Kafka 3.6; difference was the only one before and is gone since 4.0.
+# `before` and `after` exist since Kafka 3.6. `difference` is older, and was removed in 4.0.
 TIMESTAMP_LIMITS: Final = (
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
@@ -47,14 +47,14 @@ LIMIT_NAMES: Final = (
     *TIMESTAMP_LIMITS,
 )
 
-# A compacted topic with these values keeps what it kept, and accepts DeleteRecords as well.
+# With these values a compacted topic keeps the same records, and accepts DeleteRecords as well.
 WITH_DELETION: Final[Mapping[str, str]] = {
     CLEANUP_POLICY: "compact,delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
 
-# The reason that a plan shows for each.
+# The reason that a plan shows for each limit.
 _ANY_AGE: Final = "a mirror takes records as they are, however old or far ahead their times are"
 REASONS: Final[Mapping[str, str]] = {
     MAX_MESSAGE_BYTES: "a mirror takes batches as big as the source's",
@@ -64,7 +64,7 @@ REASONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(TIMESTAMP_LIMITS, _ANY_AGE),
 }
 
-# The broker's config that is a topic's default, for the few that limits are computed from.
+# The broker's configs that are defaults of topics, for the limits.
 BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     "message.max.bytes": MAX_MESSAGE_BYTES,
     "compression.type": COMPRESSION_TYPE,
@@ -79,7 +79,7 @@ def copied(
     exclude: Sequence[Pattern],
     use_defaults_from: Literal["source", "target"],
 ) -> dict[str, str]:
-    """The source's configs that a new mirror is created with, by MirrorMaker 2's rules."""
+    """Returns the source's configs that a new mirror is created with, by MirrorMaker 2's rules."""
     return {
         name: entry.value
         for name, entry in source.items()
@@ -94,7 +94,7 @@ def copied(
 
 
 def topic_defaults(broker: Mapping[str, ConfigEntry]) -> dict[str, str]:
-    """The configs, of those that limits are computed from, of a topic without own configs."""
+    """Returns the values, for a topic without own configs, from which limits are computed."""
     return {
         topic_name: broker[broker_name].value or ""
         for broker_name, topic_name in BROKER_DEFAULTS.items()
@@ -103,19 +103,19 @@ def topic_defaults(broker: Mapping[str, ConfigEntry]) -> dict[str, str]:
 
 
 def effective(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
-    """A topic's values in force, its own or its broker's."""
+    """Returns a topic's values in force, its own or its broker's."""
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
 
 def needed(
     source: Mapping[str, str], target: Mapping[str, str], names: Collection[str] | None = None
 ) -> dict[str, str]:
-    """The configs to set on the mirror so that it takes everything that `source` has.
+    """Returns the configs to set on the mirror so that it accepts everything that `source` has.
 
-    Both are values in force; `names`: the configs that the target knows, None if not known. If no
-    value of the target is known (no right to describe its brokers), all limits are set,
-    timestamp limits by the `names`, or else by those the source knows. Values that are wide enough
-    already are left alone, so the result is empty for a mirror in order.
+    Both arguments are values in force. `names`: the configs that the target knows, None if unknown.
+    If no value of the target is known (no right to describe its brokers), all limits are set; the
+    timestamp limits by `names`, or by the names that the source knows. Values that are wide enough
+    are left alone, so the result is empty for a mirror that needs no change.
     """
     changes: dict[str, str] = {}
     size = source.get(MAX_MESSAGE_BYTES)
@@ -141,10 +141,10 @@ def left_to_others(
     target: Mapping[str, str],
     exclude: Sequence[Pattern],
 ) -> dict[str, str]:
-    """The `needed` configs that are not set on an existing topic that others may write to, each
-    with the consequence. The owners decide how a topic keeps its records, and about configs that
-    `exclude` names. The limits of what the topic takes are widened, which does no harm. `target`:
-    values in force."""
+    """Returns the `needed` configs that are not set on an existing topic that others may write to,
+    each with the consequence. The owners decide how a topic keeps its records, and about configs
+    that `exclude` names. The limits of what the topic accepts are widened, which does no harm.
+    `target`: values in force."""
     stays = {}
     for name in needed:
         value = f"{name}={target.get(name, '(default)')} stays"
@@ -166,7 +166,7 @@ _KEEPING: Final = {
 
 
 def max_message_bytes(values: Mapping[str, str]) -> int:
-    """In bytes, of a whole batch with its header; Kafka's default where the value is unknown."""
+    """Returns the bytes of a whole batch with its header; Kafka's default if unknown."""
     return _number(values.get(MAX_MESSAGE_BYTES), 1_048_588)
 
 
@@ -177,16 +177,16 @@ def _number(value: str | None, otherwise: int) -> int:
         return otherwise
 
 
-_OTHERS = 10  # a client that may not describe these will hardly describe the next one
+_OTHERS = 10  # if a client may not describe these topics, it can hardly describe the next one
 
 
 def known_configs(
     target: Cluster, link: LinkSettings, there: Collection[str], mirrors: Sequence[str]
 ) -> frozenset[str] | None:
-    """The configs that a new topic on the target may have; None if not known. `there`: topics of
-    the target; `mirrors`: those that we surely may describe, asked first.
+    """Returns the configs that a new topic on the target may have; None if unknown. `there`: topics
+    of the target. `mirrors`: topics that we surely may describe; they are asked for first.
 
-    Raises a CausewayError only where the cluster as a whole cannot be asked."""
+    Raises CausewayError only if the cluster does not answer at all."""
     others = [name for name in (link.progress_topic, *sorted(there)[:_OTHERS]) if name in there]
     for asked in filter(None, (mirrors[:1], others)):
         for answer in target.describe_configs(asked).values():
@@ -196,7 +196,7 @@ def known_configs(
 
 
 def default_configs(target: Cluster, broker: int) -> dict[str, str]:
-    """The configs of a new topic that limits are computed from."""
+    """Returns the values, for a new topic, from which limits are computed."""
     try:
         return topic_defaults(target.broker_configs(broker))
     except CausewayError as error:
@@ -211,8 +211,8 @@ def unknown_configs(
     names: Collection[str] | None,
     alias: str,
 ) -> dict[str, str]:
-    """The `configs` that cluster `alias` does not know by its `names` (None: not known), each with
-    a note; the note is empty for a default of the source."""
+    """Returns the `configs` that cluster `alias` does not know by its `names` (None if unknown),
+    each with a note. The note is empty for a default of the source."""
     if names is None:
         return {}
     return {
@@ -238,7 +238,7 @@ TIERED: Final = frozenset(
 
 
 def refused_config_note(name: str, value: str, alias: str) -> str:
-    """The note about one config of the source that the mirror on cluster `alias` lacks."""
+    """Returns the note about a config of the source that the mirror on cluster `alias` lacks."""
     cause = "keeps the whole log on its brokers" if name in TIERED else "refuses it"
     return f"{name}={value} of the source is left out: {alias} {cause}"
 

@@ -1,4 +1,4 @@
-"""Topics of one link: what is mirrored, under which name, and what the target needs for it.
+"""Topics of one link: which ones are mirrored, their names, and what the target needs for them.
 
 `observe` asks both clusters, `plan` decides purely; `topic_changes.apply` applies a plan item by
 item. `causeway plan` is the same code without `apply`.
@@ -28,15 +28,15 @@ from causeway.wire import codes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedTopics:
-    """The answers of both clusters. Config values are in force (a topic's own or its broker's)."""
+    """Answers of both clusters. Config values are those in force (of the topic, or its broker)."""
 
     source_topics: Mapping[str, TopicMetadata]
     source_configs: Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
     target_topics: Mapping[str, TopicMetadata]
     target_configs: Mapping[str, Mapping[str, ConfigEntry] | CausewayError]
-    target_defaults: Mapping[str, str]  # empty where we may not describe the target's brokers
+    target_defaults: Mapping[str, str]  # empty if we may not describe the target's brokers
     target_brokers: int
-    target_names: frozenset[str] | None = None  # the configs that it knows; None: not known
+    target_names: frozenset[str] | None = None  # the configs that it knows; None if unknown
     target_without_ids: bool = False
     names: collisions.Names = field(default_factory=collisions.Names)
 
@@ -49,12 +49,12 @@ class MirroredTopic:
     target: str
     partitions: int  # of the source; numbered from 0
     source_id: str  # 32 hex digits
-    target_id: str | None  # None: to be created
+    target_id: str | None  # None if the topic will be created
     target_partitions: int  # once the changes are made
     max_message_bytes: int  # of the target, once the changes are made
     notes: tuple[str, ...] = ()  # about the target, such as configs that stay
-    # How records go (daemon/partitions/routing.py): where keys decide, and to how many of the
-    # target's partitions they have gone until now.
+    # The routing of records (daemon/partitions/routing.py): whether keys decide, and to how many of
+    # the target's partitions records have gone so far.
     by_key: bool = False
     fed: int = 0
     preserves: bool = False  # its records keep their offsets
@@ -66,7 +66,7 @@ class MirroredTopic:
 class LeftOut:
     topic: str
     reason: str
-    code: str  # a filters.Verdict, for machines
+    code: str  # a filters.Verdict, for programs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class AlterTopicConfigs:
     configs: tuple[tuple[str, str], ...]
 
 
-# Of the target's topics, what a plan compares.
+# The configs of the target's topics that a plan compares.
 _DESCRIBED = (
     *topic_configs.LIMIT_NAMES,
     topic_configs.REMOTE_STORAGE,
@@ -102,8 +102,8 @@ Change = CreateTopic | GrowTopic | AlterTopicConfigs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProblem:
-    """An error for a person to solve. A topic in `TopicPlan.mirrored` is mirrored in spite of
-    it."""
+    """An error for a person to solve. If the topic is in `TopicPlan.mirrored`, it is mirrored in
+    spite of the error."""
 
     topic: str  # on the source
     error: CausewayError
@@ -120,11 +120,11 @@ class TopicPlan:
 def observe(
     source: Cluster, target: Cluster, link: LinkSettings, only: Collection[str] | None = None
 ) -> ObservedTopics:
-    """Asks both clusters, in a few bulk requests for any number of topics; `only`: the source's
-    topics with these names.
+    """Asks both clusters, in a few bulk requests for any number of topics. `only`: asks about the
+    source's topics with these names.
 
-    Raises a CausewayError only if a cluster as a whole cannot be asked; the result has the errors
-    of single topics.
+    Raises CausewayError only if a cluster does not answer at all; the result has the errors of
+    single topics.
     """
     source_topics = visible_topics(source, link) if only is None else topics_named(source, only)
     there = target.metadata(None)
@@ -163,8 +163,8 @@ def describe(
     there: ClusterMetadata,
     existing: Sequence[str],
 ) -> ObservedTopics:
-    """The configs of the source's topics `names`, and those of the target that a plan compares;
-    `there`: the target's topics, of which `existing` are mirrors."""
+    """Asks for the configs of the source's topics `names`, and for those of the target that a plan
+    compares. `there`: the target's topics, of which `existing` are mirrors."""
     return ObservedTopics(
         source_topics=source_topics,
         source_configs=source.describe_configs(names) if names else {},
@@ -179,8 +179,8 @@ def describe(
 def plan(
     observed: ObservedTopics, link: LinkSettings, begun: collisions.Begun = MappingProxyType({})
 ) -> TopicPlan:
-    """Decides purely: the same answer for the same observation, sorted by topic.
-    `begun`: what the progress topic says, see control/collisions.py."""
+    """Decides purely: the same answer for the same observation, sorted by topic. `begun`: from the
+    progress topic, see control/collisions.py."""
     mirrored: list[MirroredTopic] = []
     left_out: list[LeftOut] = []
     changes: list[Change] = []
@@ -213,8 +213,8 @@ def plan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The plan for one topic. `mirrored` is None if it cannot be mirrored; then `errors` say
-    why."""
+    """The plan for one topic. `mirrored`: None if it cannot be mirrored; then `errors` have the
+    reasons."""
 
     mirrored: MirroredTopic | None = None
     changes: tuple[Change, ...] = ()
@@ -224,7 +224,7 @@ class Decision:
 def plan_topic(
     topic: TopicMetadata, target: str, observed: ObservedTopics, link: LinkSettings, partitions: int
 ) -> Decision:
-    """Plans `target` for the records of `topic`, in so many partitions."""
+    """Plans `target` for the records of `topic`, with this number of partitions."""
     if topic.error is not None:
         return Decision(errors=(topic.error,))
     if topic.topic_id == NO_TOPIC_ID:
@@ -263,7 +263,7 @@ def plan_topic(
         before, configs, in_force = len(existing.partitions), {}, {}
         entries = observed.target_configs.get(target, {})
         if isinstance(entries, CausewayError):
-            # Its limits are not known, so nothing is changed; a batch beyond them gets an error.
+            # Its limits are not known, so nothing is changed. A batch beyond them gets an error.
             errors = (*errors, entries)
         else:
             in_force = topic_configs.effective(entries)
@@ -274,7 +274,7 @@ def plan_topic(
             configs = {name: value for name, value in configs.items() if name not in stays}
         if configs:
             changes.append(AlterTopicConfigs(topic=target, configs=tuple(sorted(configs.items()))))
-        # By key, partition counts may differ, and growing would move keys of local producers too.
+        # If keys decide, counts may differ, and growing would move keys of other producers.
         if partitions > before and link.partitioning != "by-key":
             changes.append(GrowTopic(topic=target, partitions=partitions, before=before))
             before = partitions
@@ -299,7 +299,7 @@ def plan_topic(
 def _refusal(
     target: str, existing: TopicMetadata | None, observed: ObservedTopics, link: LinkSettings
 ) -> CausewayError | None:
-    """Why nothing can be mirrored to `target`; None if it can."""
+    """Returns why nothing can be mirrored to `target`; None if it can."""
     alias, brokers = link.target.alias, observed.target_brokers
     if existing is not None and existing.error is not None:
         return existing.error
@@ -318,7 +318,7 @@ def _refusal(
 def _untiered(
     described: Mapping[str, ConfigEntry], in_force: Mapping[str, str], link: LinkSettings
 ) -> Iterator[str]:
-    """The note about a mirror that does not follow its source into tiered storage."""
+    """Yields a note if the mirror does not follow its source into tiered storage."""
     name = topic_configs.REMOTE_STORAGE
     copied = topic_configs.copied(described, link.config_properties_exclude, link.use_defaults_from)
     if copied.get(name) == "true" and in_force.get(name) == "false":
@@ -329,7 +329,7 @@ _ANOTHER_NAME = "name it in topics.exclude, or give it another name by causeway.
 
 
 def without_id(topic: str, alias: str) -> CausewayError:
-    """The error for a topic without id: it cannot be told from a recreated one."""
+    """Returns the error for a topic without id: a recreated topic would look the same."""
     return BrokerError(
         "mirror",
         f"{topic} on {alias}",
@@ -342,14 +342,14 @@ def without_id(topic: str, alias: str) -> CausewayError:
 
 
 def visible_topics(source: Cluster, link: LinkSettings) -> dict[str, TopicMetadata]:
-    """All topics of the source. A topic that the file names outright and that we may not see has an
-    error. Raises CausewayError."""
+    """Returns all topics of the source. A topic has an error if the file names it outright and we
+    may not see it. Raises CausewayError."""
     found = dict(source.metadata(None).topics)
     return found | _hidden(source, link, found)
 
 
 def topics_named(cluster: Cluster, names: Collection[str]) -> dict[str, TopicMetadata]:
-    """The topics of `names` that exist; one that we may not see has an error. Raises
+    """Returns the topics of `names` that exist. A topic that we may not see has an error. Raises
     CausewayError."""
     found = cluster.metadata(sorted(names)).topics if names else {}
     return {name: topic for name, topic in found.items() if not is_missing(topic)}

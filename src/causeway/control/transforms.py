@@ -1,4 +1,4 @@
-"""What the records of a topic go through, a treatment and a transform, and what it is by now."""
+"""The treatment and the transform of each topic's records, with their present identity."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Identify = Callable[[TransformSettings, Spark], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """`identity` changes with everything that decides the result; `key` names its stages; `routes`:
+    """`identity` changes with everything that decides the result. `key` names its stages. `routes`:
     the topics and partitions to which its link may lead records."""
 
     settings: TransformSettings
@@ -40,8 +40,8 @@ class Transform:
         return self.settings.name
 
     def serves(self, settings: TransformSettings, routes: Routes) -> bool:
-        """Whether the stages of this transform serve `settings` and `routes` as well, if the
-        identity is the same. A stage does not depend on which topics go through it."""
+        """Whether the stages of this transform also serve `settings` and `routes`, if the identity
+        is the same. A stage does not depend on the topics that go through it."""
         before, now = (
             replace(without_place(each), topics=()) for each in (self.settings, settings)
         )
@@ -49,8 +49,8 @@ class Transform:
         return before == now and known == routes.portable()
 
     def shortcut(self) -> Shortcut | None:
-        """Of rules, which are known to be sound before Spark has seen them; None for all else, and
-        where a schema registry is to be asked first."""
+        """Returns the shortcut of rules, which are known to be correct before Spark has seen them.
+        None for other transforms, and if a schema registry has to be asked first."""
         if self.settings.rules is None or self.settings.registry is not None:
             return None
         found: Shortcut | None
@@ -60,8 +60,8 @@ class Transform:
     def stage(
         self, shortcut: Shortcut | QueryShortcut | None = None, *, late: bool = False
     ) -> StageSpec:
-        """As lanes need it, with its secrets. `late`: its job is not to begin before a record needs
-        it, where there is a `shortcut`."""
+        """Returns the spec of a stage for lanes, with its secrets. `late`: if there is a
+        `shortcut`, the stage's job begins only when a record needs it."""
         settings = self.settings
         registry = settings.registry
         return StageSpec(
@@ -77,9 +77,10 @@ class Transform:
 
 
 class Transforms:
-    """Those of one link; `spark`: the settings of the Spark that they run on. Raises ConfigError
-    for one whose identity can't be told, such as a function that can't be imported, and
-    NeedsRestartError for a function whose module has changed since this process imported it."""
+    """The transforms of one link. `spark`: the settings of the Spark that they run on. Raises
+    ConfigError if an identity is not known, for example because a function cannot be imported.
+    Raises NeedsRestartError for a function whose module has changed since this process imported
+    it."""
 
     def __init__(
         self,
@@ -89,14 +90,14 @@ class Transforms:
         before: Transforms | None = None,
         generation: int = 0,
     ) -> None:
-        """`before`: those of the settings before a reload. Those that stay the same keep their
-        stages; the others have keys of this `generation`, so that no lane takes a stage with
+        """`before`: the transforms before a reload. Transforms that stay the same keep their
+        stages. The others have keys of this `generation`, so that no lane mistakes a stage with
         earlier secrets or registries for theirs."""
         self._link = link
         self.all: tuple[Transform, ...] = ()
         if link.transforms:
             if identify is None:
-                # Imported here: links without transforms need neither it nor its imports.
+                # Imported here, because links without transforms do not need it.
                 found = import_module("causeway.transform").identity_of
                 identify = partial(found, java=java_version())
             found_before = {} if before is None else {each.name: each for each in before.all}
@@ -116,7 +117,7 @@ class Transforms:
             )
         by_settings = {id(each.settings): each for each in self.all}
 
-        # A topic's patterns are asked once: each look at the clusters asks of every topic.
+        # Cached, because each look at the clusters asks about every topic.
         @lru_cache(100_000)
         def of(topic: str) -> Transform | None:
             settings = link.transform_of(topic) if link.transforms else None
@@ -125,20 +126,21 @@ class Transforms:
         self.of = of
 
     def identity_of(self, topic: str) -> str | None:
-        """Of all that its records go through; None where they are relayed as they are."""
+        """Returns the identity of all that its records go through; None if they are relayed
+        unchanged."""
         transform = self.of(topic)
         identity = None if transform is None else transform.identity
         treatments = self._link.treatments_of(topic) if self._link.treatments else ()
         return with_treatments(identity, treatments) if treatments else identity
 
     def may_multiply(self, topic: str) -> bool:
-        """Whether several records may come of one. Rules keep each record, and only it."""
+        """Whether one record may become several. Rules never do that."""
         transform = self.of(topic)
         return transform is not None and transform.settings.rules is None
 
 
 def without_place(settings: TransformSettings) -> TransformSettings:
-    """`settings` wherever they are in their file."""
+    """Returns `settings` without their place in the file."""
     registry = settings.registry
     return replace(
         settings, place="", registry=None if registry is None else replace(registry, place="")
@@ -146,13 +148,14 @@ def without_place(settings: TransformSettings) -> TransformSettings:
 
 
 def with_treatments(identity: str | None, treatments: Sequence[TreatmentSettings]) -> str:
-    """Of what is treated before it goes through a transform of that `identity`, or none."""
+    """Returns the identity of `treatments` that are followed by a transform of that `identity`, or
+    by none."""
     decides = [identity, *([each.kind, dict(each.decides)] for each in treatments)]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
 def treatment_steps(treatments: Iterable[TreatmentSettings]) -> tuple[TreatmentStep, ...]:
-    """The steps with the settings that they need."""
+    """Returns the steps with the settings that they need."""
     return tuple(
         TreatmentStep(kind=each.kind, settings={**each.decides, **each.needs})
         for each in treatments
@@ -162,9 +165,9 @@ def treatment_steps(treatments: Iterable[TreatmentSettings]) -> tuple[TreatmentS
 def only_treated(
     treatments: Sequence[TreatmentSettings], progress: PartitionProgress
 ) -> tuple[TreatmentStep, ...] | None:
-    """The treatment of the mirrored records of a partition, if it is `treatments` (of the file), no
-    transform followed, and it needs no other system. Empty if records were relayed unchanged; None
-    otherwise."""
+    """Returns the treatment of the mirrored records of a partition, if it is `treatments` (of the
+    file), no transform followed, and it needs no other system. Empty if records were relayed
+    unchanged. Otherwise None."""
     if progress.transform is None:
         return ()
     if any(each.needs for each in treatments):

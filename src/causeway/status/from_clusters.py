@@ -29,9 +29,9 @@ Ends = Mapping[TopicPartition, OffsetAt | CausewayError]
 
 
 def status(settings: Settings, only: Collection[str] | None = None) -> tuple[LinkStatus, ...]:
-    """Asks the clusters of every link at the same time; `only`: of these topics of the sources. A
-    link whose target does not answer, where its progress is, has nothing but the `error`. Raises
-    that error if no target answers."""
+    """Asks the clusters of every link at the same time. `only`: only for these topics of the
+    sources. If a link's target, which has the progress, does not answer, the link has only the
+    `error`. Raises that error if no target answers."""
     retention_s = settings.run.deleted_topics_retention_s
     with clusters() as connect:
         found = ask_each(settings.links, lambda link: status_of(link, connect, retention_s, only))
@@ -47,8 +47,8 @@ def status_of(
     retention_s: float | None,
     only: Collection[str] | None = None,
 ) -> LinkStatus:
-    """The status of one link; `only`: of these topics of its source. Raises CausewayError if its
-    target cannot be asked."""
+    """Returns the status of one link. `only`: only for these topics of its source. Raises
+    CausewayError if its target does not answer."""
     with ThreadPoolExecutor(1) as pool:
         reaching = pool.submit(reach, connect, link.target_admin)
         try:
@@ -60,7 +60,7 @@ def status_of(
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(contents_of, link, target)
         observed = topics.observe(source, target, link, only)
-    # Progress before ends: in the other order, a busy partition could seem ahead of its end.
+    # Progress is read before the ends. Otherwise a busy partition could seem ahead of its end.
     answered = source.cluster_id
     contents = recognise(link, connect, reading.result())
     if source.cluster_id != answered:  # another cluster has answered
@@ -73,7 +73,7 @@ def status_of(
     planned = topic_changes.as_target_takes(planned, target, link.target.alias)
     if only is not None:
         contents.partitions = _of_topics(contents, only)
-    # By now: a broker that hangs may keep us waiting longer below than a lease lasts.
+    # The time is taken now: below, a broker that hangs may delay this for longer than a lease.
     driver = driver_of(contents.leases, int(time.time() * 1000))
     found = _link_status(link, target, contents, driver=driver)
     partitions = _partitions(link, source, target, contents, planned, found)
@@ -95,7 +95,8 @@ def status_of(
 def contents_of(
     link: LinkSettings, target: Cluster, only: Collection[str] | None = None
 ) -> ProgressContents:
-    """The link's progress topic without offset maps; `only`: of these topics of the source."""
+    """Returns the link's progress topic without offset maps. `only`: only for these topics of the
+    source."""
     progress = ProgressTopic(target, link.progress_topic)
     contents = progress.read(maps=False) if progress.exists() else ProgressContents()
     if only is not None:
@@ -125,7 +126,8 @@ def _link_status(
     contents: ProgressContents | None = None,
     **more: Any,
 ) -> LinkStatus:
-    """With what the target knows of the link, if there is one to ask. Raises CausewayError."""
+    """Returns a status with the target's knowledge of the link, if there is a target. Raises
+    CausewayError."""
     if target is not None and contents is not None:
         asked = active_directives(target, link, contents)
         more |= {
@@ -150,7 +152,8 @@ def _partitions(
     planned: TopicPlan,
     found: LinkStatus,
 ) -> tuple[PartitionStatus, ...]:
-    """The partitions that are mirrored, or are to be. `found`: the link's status without them."""
+    """Returns the partitions that are, or will be, mirrored. `found`: the link's status without
+    them."""
     mirrored = {
         TopicPartition(topic.source, number): topic
         for topic in planned.mirrored
@@ -202,7 +205,7 @@ def _starts(
     contents: ProgressContents,
     mirrored: Collection[TopicPartition],
 ) -> dict[TopicPartition, int]:
-    """The position of each partition, or where a first run would begin."""
+    """Returns the position of each partition, or the offset at which a first run would begin."""
     new = [tp for tp in mirrored if tp not in contents.partitions]
     firsts = source.list_offsets(new, EARLIEST) if new and link.fetch.start == "earliest" else {}
     begun = contents.partitions
@@ -216,13 +219,13 @@ def _starts(
 def _first_unmirrored(
     source: Cluster, contents: ProgressContents, ends: Ends, starts: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The time (ms) of the first record that is not mirrored, of each partition that lags."""
+    """Returns, for each partition that lags, the time (ms) of the first unmirrored record."""
     behind = {
         tp: start
         for tp, start in starts.items()
         if (end := _offset(ends.get(tp))) is not None and start < end
     }
-    # A record keeps the time that a driver may have written.
+    # If a driver has written the time of a record, it is used.
     oldest = {
         tp: known.first_unmirrored
         for tp in behind
@@ -233,8 +236,8 @@ def _first_unmirrored(
 
 
 def _held(source: Cluster, ends: Ends, tops: Ends, now_ms: int) -> dict[TopicPartition, Held]:
-    """The partitions held back by an open transaction whose first record, the one at the last
-    stable offset, is dated HELD_MS ago."""
+    """Returns the partitions that an open transaction holds back. Its first record, the one at the
+    last stable offset, is at least HELD_MS old by its timestamp."""
     places = {
         tp: (end.offset, top.offset)
         for tp, end in ends.items()
@@ -251,7 +254,7 @@ def _held(source: Cluster, ends: Ends, tops: Ends, now_ms: int) -> dict[TopicPar
 
 
 def _target_ends(target: Cluster, contents: ProgressContents) -> dict[TopicPartition, int]:
-    """Where each mirrored partition ends on the target, by source partition, if we alone write."""
+    """Returns the end of each partition's mirror, by source partition, if only we write to it."""
     alone = {
         tp: TopicPartition(outlet.topic, outlet.partition)
         for tp, progress in contents.partitions.items()
@@ -265,7 +268,8 @@ def _target_ends(target: Cluster, contents: ProgressContents) -> dict[TopicParti
 def _filled_per_s(
     target: Cluster, contents: ProgressContents, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, float]:
-    """How fast the beginnings of target logs are filled, measured for a second if there are any."""
+    """Returns how fast the beginnings of target logs are filled. If there are any, this measures
+    for a second."""
     partitions = {tp: each for tp, each in contents.partitions.items() if each.begins}
     if not partitions:
         return {}

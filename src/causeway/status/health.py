@@ -11,14 +11,14 @@ from causeway.model import ENDED, State
 from causeway.status.values import LinkStatus, PartitionStatus
 
 NOT_RUNNING: Final = 9  # exit code
-LAGS: Final = 11  # exit code: more than was asked for
+LAGS: Final = 11  # exit code: the lag is greater than the given limit
 
 
 def verdict(links: Collection[LinkStatus], lag_above: int | None = None) -> int:
-    """The exit code: 0 if all is well. That no driver runs counts more than that partitions have
-    stopped, and that more than a lag: of a partition by more than `lag_above` records, if given. A
-    link that cannot be asked counts as one whose source cannot be asked. Raises ConfigError if
-    there is no flow to check."""
+    """Returns the exit code, 0 if all is well. In this order of importance: no driver runs;
+    partitions have stopped; a partition lags by more than `lag_above` records, if given. If a link
+    cannot be asked, its code is that of a source that does not answer. Raises ConfigError if there
+    is no flow to check."""
     if not links:
         raise ConfigError("check", cause="no flow is enabled", remedy="set A->B.enabled = true")
     known = [each for each in links if each.error is None]
@@ -34,26 +34,26 @@ def verdict(links: Collection[LinkStatus], lag_above: int | None = None) -> int:
 
 
 def unasked(links: Collection[LinkStatus]) -> int:
-    """The exit code of the first link that could not be asked; 0 if all could."""
+    """Returns the exit code of the first link that could not be asked; 0 if all could."""
     return next((each.error.exit_code for each in links if each.error is not None), 0)
 
 
 def that_end(link: LinkStatus) -> tuple[PartitionStatus, ...]:
-    """The partitions without heartbeats, which drivers write every second, so that their last
-    records are always yet to come; all partitions, if there are no others."""
+    """Returns the partitions except heartbeats: drivers write heartbeats every second, so their
+    last records are never mirrored yet. Returns all partitions if there are no others."""
     return tuple(one for one in link.partitions if not one.heartbeats) or link.partitions
 
 
 def _lag(links: Collection[LinkStatus]) -> int:
-    """The lag of the partition that lags most, without deleted topics, mirrors that have ended, and
-    heartbeats."""
+    """Returns the lag of the partition that lags most, without deleted topics, mirrors that have
+    ended, and heartbeats."""
     every = (one for each in links for one in that_end(each))
     lags = (one.lag_records for one in every if one.gone_ms is None and one.state not in ENDED)
     return max((lag for lag in lags if lag is not None), default=0)
 
 
 def _has_ended(link: LinkStatus) -> bool:
-    """Whether the whole mirror has ended, so that it needs no driver."""
+    """Whether the whole mirror has ended. Then it needs no driver."""
     return link.standing.has_ended(THE_LINK)
 
 
@@ -70,7 +70,7 @@ def _goes_on(one: PartitionStatus, others_run: bool) -> bool:
     if one.unacknowledged and one.state not in ENDED:
         return False  # until a person acknowledges the loss
     if one.state == State.WAITING and one.lag_records:
-        # A lane takes what was claimed within a moment. A topic that is new waits until
-        # topics are looked at again; but if no partition runs, that is not the only reason.
+        # A lane gets a claimed partition within a moment. A new topic waits until a driver looks
+        # for topics again. But if no partition runs, there must be another reason.
         return others_run and one.mirrored_to is None
     return True

@@ -1,4 +1,4 @@
-"""Judges partitions of a link by its progress topic, and by what the clusters answer. Pure.
+"""Judges partitions of a link by its progress topic and by the clusters' answers. Pure.
 
 The position and state come from the progress topic on the target (written about once a second
 while records flow), the ends and times from the source.
@@ -30,15 +30,15 @@ from causeway.status.values import DriverStatus, PartitionStatus, Preserving, Tr
 
 
 class ClusterFacts(Value):
-    """What is known of one partition besides its progress.
+    """The facts about one partition besides its progress.
 
-    `end`: where the source ends as the link reads it, or why that is unknown; `top`: the high
-    watermark there. `held`: why an open transaction keeps the end where it is. `start`: the
-    position, or where a first run would begin. `target_end`: where the mirror ends, if the link is
-    its only writer; `source_first`: where the source begins, asked for if that is 0.
-    `first_unmirrored`: the time of the first record that is not mirrored (ms). `ended`: how
-    the mirror has ended, and why; `filled_per_s`: if its beginning is being filled, so fast;
-    `by_file`: why the file lets no record be copied."""
+    `end`: the source's end as the link reads it, or why it is unknown. `top`: the high watermark
+    there. `held`: why an open transaction holds the end back. `start`: the position, or the offset
+    at which a first run would begin. `target_end`: the mirror's end, if the link is its only
+    writer. `source_first`: the source's first offset, asked for if that end is 0.
+    `first_unmirrored`: the time of the first unmirrored record (ms). `ended`: how the mirror has
+    ended, and why. `filled_per_s`: the rate at which its beginning is being filled. `by_file`: why
+    the file lets no record be copied."""
 
     end: OffsetAt | CausewayError | None = None
     top: OffsetAt | CausewayError | None = None
@@ -53,10 +53,10 @@ class ClusterFacts(Value):
 
 
 def driver_of(leases: Sequence[LeaseRecord], now_ms: int) -> DriverStatus | None:
-    """Who leads, by the newest lease record.
+    """Returns who leads, by the newest lease record.
 
-    A lease is renewed three times as often as it must be. The driver counts as gone after twice the
-    lease's length, since our clock and the driver's may differ.
+    A lease is renewed three times as often as necessary. The driver counts as gone after twice the
+    lease's length, because our clock and the driver's may differ.
     """
     if not leases:
         return None
@@ -78,7 +78,8 @@ def partition_status(
     driver: DriverStatus | None,
     now_ms: int,
 ) -> PartitionStatus:
-    """A partition that is mirrored, or is to be. `progress`: None if no driver has claimed it."""
+    """Returns the status of a partition that is, or will be, mirrored. `progress`: None if no
+    driver has claimed it."""
     end, top = facts.end, facts.top
     source_end = end.offset if isinstance(end, OffsetAt) else None
     high_watermark = top.offset if isinstance(top, OffsetAt) else None
@@ -98,7 +99,7 @@ def partition_status(
         preserving = Preserving.of(progress, facts.target_end, facts.filled_per_s)
     filling = None if preserving is None else preserving.note
     reason = "; ".join(filter(None, (reason, facts.held, lost, filling))) or None
-    if facts.ended is not None:  # then it does not matter what a driver does
+    if facts.ended is not None:  # then a driver's state does not matter
         state, reason = facts.ended
     return PartitionStatus(
         topic=tp.topic,
@@ -142,20 +143,20 @@ def _state(
         return State.STOPPED, another.format(progress.position)
     if progress.outlets and topic.target_id is None:
         return State.STOPPED, f"the target topic is gone ({claim_checks.ACT})"
-    # The last stable offset may lie lower: MirrorMaker 2 copies open transactions, too.
+    # The last stable offset may be lower: MirrorMaker 2 copies open transactions, too.
     if top is not None and top < progress.position:
         return State.STOPPED, (
             f"the source was truncated: it ends at {top}, below the position "
             f"{progress.position} ({claim_checks.ACT})"
         )
     if not running:
-        # The state is out of date, but why it failed is still worth knowing.
+        # The state is out of date, but the reason of a failure is still useful.
         return NO_DRIVER, progress.reason
     return progress.state, progress.reason
 
 
 def reached(progress: PartitionProgress) -> int | None:
-    """See PartitionProgress.mirrored_to; None for a partition that was stopped before it had
+    """See PartitionProgress.mirrored_to. None for a partition that was stopped before it had
     begun."""
     return progress.mirrored_to if progress.position >= 0 else None
 
@@ -167,7 +168,7 @@ def deleted_partitions(
     now_ms: int,
     retention_s: float | None,
 ) -> tuple[PartitionStatus, ...]:
-    """Partitions that were mirrored and whose topic the source no longer has, for a while."""
+    """Returns the mirrored partitions whose topic the source has lost, for a while."""
     return tuple(
         _by_progress(
             link, progress, State.STOPPED, progress.reason or "the source no longer has this topic"
@@ -181,9 +182,9 @@ def deleted_partitions(
 def without_source(
     link: LinkSettings, contents: ProgressContents, standing: LinkDirectives, now_ms: int
 ) -> tuple[PartitionStatus, ...]:
-    """The partitions of a link whose source does not answer: ends and lags are as the last driver
-    saw them. A partition that had nothing left to mirror then lags by the time since, unless its
-    mirror has ended."""
+    """Returns the partitions of a link whose source does not answer. Ends and lags are those that
+    the last driver saw. If a partition had nothing left to mirror then, its lag is the time since
+    then, unless its mirror has ended."""
     answered_ms = lag.answered_at(contents.tasks.values())
     return tuple(
         _by_progress(
@@ -204,7 +205,7 @@ def without_source(
 
 
 def by_progress(link: LinkSettings, progress: PartitionProgress) -> PartitionStatus:
-    """What the last driver wrote of a partition."""
+    """Returns the status that the last driver wrote of a partition."""
     return _by_progress(link, progress, progress.state, progress.reason)
 
 
@@ -238,7 +239,7 @@ def _by_progress(
 def transform_statuses(
     link: LinkSettings, contents: ProgressContents, mirrored: Mapping[str, int]
 ) -> tuple[TransformStatus, ...]:
-    """`mirrored`: the topics that the link mirrors now, and how many partitions each has."""
+    """`mirrored`: the topics that the link mirrors now, and the number of partitions of each."""
     found: Counter[str] = Counter()
     for topic, partitions in mirrored.items() if link.transforms else ():
         if (chosen := link.transform_of(topic)) is not None:
@@ -272,4 +273,4 @@ def _rule_names(transform: TransformSettings) -> tuple[str, ...]:
     try:
         return rule_names(transform.rules)
     except ConfigError:
-        return ()  # `plan` and `run` say what is wrong with it
+        return ()  # `plan` and `run` report the error

@@ -1,10 +1,10 @@
 """The words for states, and their one ranking.
 
-mirroring            also while it waits for a lane, recovers, or has copied its share
-paused               a person wants it so
-stopped              a person decides: going on could lose or double records
+mirroring            also while it waits for a lane, recovers, or is done
+paused               a person has asked for this
+stopped              a person must decide: going on could lose or double records
 failed               tried again by itself
-source unavailable   not mirrored, as no broker of the source answers
+source unavailable   not mirrored, because no broker of the source answers
 promoting, promoted, failed over                 see link_topics/directives.py
 
 A partition's own states (model.State) are finer: `running`, `waiting`, `recovering` and `done` are
@@ -45,20 +45,20 @@ _RANKS: Final = {state: place for place, state in enumerate(RANKING)}
 
 
 def rank(state: str) -> int:
-    """The state's place in RANKING; a state that is not in RANKING comes first."""
+    """Returns the state's place in RANKING. A state that is not in RANKING comes first."""
     return _RANKS.get(state, -1)
 
 
 def worst(states: Iterable[str]) -> str | None:
-    """The state that a person must see first; None if there are no states."""
+    """Returns the state that a person must see first; None if there are no states."""
     return min(states, key=rank, default=None)
 
 
 def word(state: str) -> str:
-    """The word for a partition's state; a state that is not in model.State stays as it is."""
+    """Returns the word for a partition's state. A state that is not in model.State stays."""
     return MIRRORING if state in _MIRRORING else str(state)
 
 
 def of_partitions(states: Iterable[str]) -> str:
-    """The word for a link or a topic; mirroring if it has no partitions."""
+    """Returns the word for a link or a topic; mirroring if it has no partitions."""
     return word(worst(states) or MIRRORING)

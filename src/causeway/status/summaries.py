@@ -13,11 +13,11 @@ from causeway.status.values import LinkStatus, PartitionStatus, Role
 
 
 class TopicStatus(Value):
-    """The partitions of one topic together; None if a figure is unknown for one of them.
+    """All partitions of one topic. A figure is None if it is unknown for one of them.
 
-    `link`: the link's name. `first`: the index of the topic's first partition in the link's.
-    `states`: how many partitions are in each, the most frequent first. `reasons`: each once.
-    `lag_ms` is of the partition that lags most. Counts are of this run.
+    `link`: the link's name. `first`: the index of the topic's first partition among the link's.
+    `states`: the number of partitions in each, the most frequent first. `reasons`: without
+    repetition. `lag_ms`: that of the partition that lags most. Counts are of this run.
     """
 
     link: str
@@ -37,8 +37,8 @@ class TopicStatus(Value):
 
 
 class Totals(Value):
-    """The topics of one link together. A lag is None if that of a topic is unknown, and in a
-    process that does not lead the link: it knows nothing of the partitions."""
+    """All topics of one link. A lag is None if that of a topic is unknown, and in a process that
+    does not lead the link, because it knows nothing about the partitions."""
 
     records: int
     records_per_s: float
@@ -48,7 +48,7 @@ class Totals(Value):
 
 
 def topics_of(link: LinkStatus) -> list[TopicStatus]:
-    """By name, as the partitions are."""
+    """Returns the topics by name, in the order of the partitions."""
     found: list[TopicStatus] = []
     first = 0
     for _, members in groupby(link.partitions, key=lambda each: each.topic):
@@ -91,7 +91,7 @@ def totals(link: LinkStatus, topics: Sequence[TopicStatus]) -> Totals:
 
 
 def _lag(partition: PartitionStatus) -> int | None:
-    """A bounded run that had nothing to copy never asked for the source's end."""
+    """A bounded run that had nothing to copy has never asked for the source's end."""
     if partition.state == State.DONE and partition.lag_records is None:
         return 0
     return partition.lag_records

@@ -1,4 +1,4 @@
-"""The JSON of `causeway status`: stable keys, no secrets, null for what is unknown."""
+"""The JSON of `causeway status`: stable keys, no secrets, null for unknown values."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ class _Link(Value, kw_only=True):
 
 
 def as_json(links: Collection[LinkStatus]) -> dict[str, Any]:
-    """For `--json`."""
+    """Returns JSON for `--json`."""
     return {"links": [msgspec.to_builtins(_link(each)) for each in links]}
 
 
 def shaped(shape: type[S], value: object, **more: Any) -> S:
-    """`shape` with the attributes of `value` that have the names of its fields, and with `more`."""
+    """Returns `shape` with the attributes of `value` that its fields name, and with `more`."""
     for name in shape.__struct_fields__:
         if name not in more:
             more[name] = getattr(value, name)
@@ -124,7 +124,8 @@ def shaped(shape: type[S], value: object, **more: Any) -> S:
 
 
 def picked(of: object, names: str, **more: Any) -> dict[str, Any]:
-    """The attributes with these names, and `more`. `key=name`: the attribute under another key."""
+    """Returns the attributes with these names, and `more`. `key=name`: the attribute under another
+    key."""
     pairs = (name.rpartition("=") for name in names.split())
     return {key or name: getattr(of, name) for key, _, name in pairs} | more
 
@@ -141,7 +142,7 @@ def rules_of(counts: Collection[RuleCounts]) -> list[Rule]:
 
 
 def counts_of(transform: TransformStatus) -> dict[str, int | None]:
-    """What became of the transform's records; None each if that is unknown."""
+    """Returns the counts of the transform's records; each is None if unknown."""
     names = ("records_in", "records_out", "dropped", "refused", "without_spark", "through_spark")
     return {name: getattr(transform.counts, name, None) for name in names}
 

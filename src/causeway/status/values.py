@@ -1,9 +1,9 @@
 """The status of a run, of links and of partitions, from the driver or from the clusters.
 
     the driver        from its memory, at one moment: a Snapshot
-    a command         from the clusters alone, see from_clusters.py: a LinkStatus each
+    a command         only from the clusters, see from_clusters.py: a LinkStatus for each link
 
-None is always for what is not known (yet). Offsets are the source's, times ms since 1970.
+None always means that a value is not known (yet). Offsets are the source's, times ms since 1970.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from causeway.status.states import NO_DRIVER, SOURCE_UNAVAILABLE, UNKNOWN, word,
 
 
 class Role(StrEnum):
-    """What this process is to a link."""
+    """The role of this process for a link."""
 
     STARTING = "starting"
     STANDBY = "standby"  # another driver leads this link
@@ -41,7 +41,7 @@ class Role(StrEnum):
 
 
 class Timing(Value):
-    """How long something took, in ms. `last`: most recently, however long ago that was; `recent`:
+    """The duration of something, in ms. `last`: the most recent one, however old it is. `recent`:
     in about the last minute, None if nothing happened."""
 
     last: float
@@ -51,8 +51,8 @@ class Timing(Value):
 class Preserving(Value):
     """A partition that preserves offsets, see PartitionProgress. `filled_to`: the offset up to
     which the beginning of the target's log is filled, None once it is; at `per_s` offsets a second,
-    if that is measured. `filled`: how many offsets were filled in this run, known to the leading
-    driver alone."""
+    if that is measured. `filled`: how many offsets were filled in this run; only the leading driver
+    knows it."""
 
     offsets_from: int
     filled_to: int | None = None
@@ -67,8 +67,8 @@ class Preserving(Value):
         per_s: float | None = None,
         filled: Filled | None = None,
     ) -> Preserving | None:
-        """None for a partition whose offsets are translated. `filled_to`: if that is more than the
-        progress."""
+        """Returns None for a partition whose offsets are translated. `filled_to` counts if it is
+        more than the progress has."""
         if not progress.preserves:
             return None
         at = max(progress.position, -1 if filled_to is None else filled_to)
@@ -80,15 +80,15 @@ class Preserving(Value):
 
     @property
     def left_s(self) -> float | None:
-        """The time until the beginning is filled, None if it is filled, or if the rate is not
-        known."""
+        """The time until the beginning is filled. None if it is filled, or if the rate is
+        unknown."""
         if self.filled_to is None or not self.per_s:
             return None
         return (self.offsets_from - self.filled_to) / self.per_s
 
     @property
     def note(self) -> str | None:
-        """How far the beginning is filled, in words; None once it is."""
+        """A text that says how much of the beginning is filled; None once it is."""
         if self.filled_to is None:
             return None
         share = self.filled_to / self.offsets_from
@@ -99,22 +99,21 @@ class Preserving(Value):
 class PartitionStatus(Value):
     """A mirrored partition, named as on the source.
 
-    `state`: a model.State, or one of states.py if no driver or source can be asked. `lag_records`:
-    offsets that are not mirrored, see lag.py, and `lag_ms` there. `lost`: source offsets that were
-    passed over since the partition was claimed; `unacknowledged`: those that no person has
+    `state`: a model.State, or one of states.py if no driver or source answers. `lag_records`: the
+    number of unmirrored offsets; `lag_ms`: see lag.py for both. `lost`: source offsets that were
+    passed over since the partition was claimed. `unacknowledged`: those that no person has
     acknowledged. `gone_ms`: since when the source lacks its topic. `noted_ms`: when a driver last
     wrote its progress. `heartbeats`: its records never end.
 
-    `source_end` is where readers see the source end: the last stable offset, for a link that reads
-    committed data only. Up to `high_watermark`, an open transaction keeps further records from
-    readers; `held_ms`: for how long already, 0 if none does.
+    `source_end`: the source's end for readers: the last stable offset, for a link that reads only
+    committed data. Up to `high_watermark`, an open transaction hides more records from readers.
+    `held_ms`: for how long it has done so, 0 if there is none.
 
-    The rest is known to the leading driver alone. Counts are of this run, rates of the last
-    seconds. `first`, `stop_at`: where this run began, and where a bounded one ends. `ages`,
-    `latencies`: how old the newest record of each batch was when it was fetched, and when the
-    target had acknowledged it. `transform`: the name of what its records go through;
-    `transformed`: what became of them; `others`: further target partitions that the transform has
-    led to.
+    Only the leading driver knows the rest. Counts are of this run, rates of the last seconds.
+    `first`, `stop_at`: the beginning of this run, and the end of a bounded run. `ages`,
+    `latencies`: the age of the newest record of each batch when it was fetched, and when the target
+    had acknowledged it. `transform`: the name of the transform of its records. `transformed`: the
+    counts of its results. `others`: more target partitions to which the transform has led.
     """
 
     topic: str
@@ -160,7 +159,7 @@ class PartitionStatus(Value):
 
     @property
     def lag_bytes(self) -> float | None:
-        """An estimate: the lag, if each record is as large as this run's are on average."""
+        """An estimate of the lag in bytes, from the average size of this run's records."""
         if self.lag_records == 0:
             return 0.0
         if self.lag_records is None or not self.records:
@@ -169,15 +168,15 @@ class PartitionStatus(Value):
 
 
 class LinkProblem(Value):
-    """Why a topic is not mirrored, or not as it should be; an empty topic: the whole link."""
+    """Why a topic is not mirrored, or not as it should be. An empty topic means the whole link."""
 
     topic: str
     reason: str
 
 
 class CheckpointTiming(Value):
-    """From reading a group's offset on the source until its checkpoint is on the target. `topic` is
-    the target's name, as in the checkpoint."""
+    """The time from reading a group's offset on the source until its checkpoint is on the target.
+    `topic`: its name on the target, as in the checkpoint."""
 
     group: str
     topic: str
@@ -186,8 +185,8 @@ class CheckpointTiming(Value):
 
 
 class GroupStatus(Value):
-    """A consumer group of the source, as the last round found it. `partitions`: of mirrored topics
-    on which it has committed offsets; `reason`: why it is not followed, or what was not done;
+    """A consumer group of the source, by the last round. `partitions`: the number of partitions of
+    mirrored topics with its commits. `reason`: why it is not followed, or what was not done.
     `again`: the most records that it would read again on the target, because programs write to both
     clusters."""
 
@@ -199,10 +198,10 @@ class GroupStatus(Value):
 
 
 class TransformStatus(Value):
-    """One transform of a link. `counts`: the driver's are of its run; the clusters' are since the
-    transform last changed, None if no driver has recorded any. So are `rules`. `unseen`: rules that
-    protect nothing so far, because no record had their path. `stages`: how many are wanted now.
-    `troubles`: why stages fail, or what they wait for."""
+    """One transform of a link. `counts`: from the driver, those of its run; from the clusters,
+    those since the transform last changed, None if no driver has recorded any. The same is true of
+    `rules`. `unseen`: rules that protect nothing so far, because no record had their path.
+    `stages`: the number of wanted stages. `troubles`: why stages fail, or what they wait for."""
 
     name: str
     kind: str = ""
@@ -215,7 +214,7 @@ class TransformStatus(Value):
 
 
 class DriverStatus(Value):
-    """Who leads a link, by its newest lease record. `last_seen_ms` by the driver's own clock."""
+    """Who leads a link, by its newest lease record. `last_seen_ms`: by the driver's own clock."""
 
     owner: str
     running: bool
@@ -225,12 +224,12 @@ class DriverStatus(Value):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkStatus:
     """`source`, `target`: the clusters' aliases. `partitions`: by topic and number. `directives`:
-    those that hold; `directives_reason`: why they are not known, or not carried out.
+    the directives in force. `directives_reason`: why they are not known, or not carried out.
 
-    From the clusters: `driver`, None if the link never ran; `notes` on target topics, what is left
-    as it is there; `unavailable`: why the source does not answer; `error`: why nothing else is
-    known. From the driver: `role` of this process, with its `reason`; `planned`: the topics have
-    been looked up, so that `partitions` is complete; counts of this run.
+    From the clusters: `driver`, None if the link never ran; `notes` on target topics, about
+    differences that stay; `unavailable`, why the source does not answer; `error`, why nothing else
+    is known. From the driver: `role` of this process, with its `reason`; `planned`, the topics have
+    been looked up, so `partitions` is complete; counts of this run.
     """
 
     name: str
@@ -261,7 +260,7 @@ class LinkStatus:
 
     @property
     def standing(self) -> LinkDirectives:
-        """The directives, to be asked by scope."""
+        """The directives, which can be asked by scope."""
         return LinkDirectives({each.key: each for each in self.directives})
 
     @property
@@ -276,9 +275,9 @@ class LinkStatus:
 
     @property
     def worst(self) -> str:
-        """The same with a partition's own states. What concerns the whole link comes first: that
-        nothing is known, that its mirror has ended, the role of a process that does not lead, a
-        source that does not answer, no driver."""
+        """The same with a partition's own states. Facts about the whole link come first: nothing is
+        known, its mirror has ended, this process does not lead, the source does not answer, there
+        is no driver."""
         if self.error is not None:
             return UNKNOWN
         if (end := self.standing.end_of(THE_LINK)) is not None:
@@ -304,19 +303,19 @@ class LaneStatus(Value):
 
 
 class ReloadResult(StrEnum):
-    """What became of a changed file that a running driver was to take over."""
+    """The result for a changed file that a running driver should put in force."""
 
     APPLIED = "applied"
-    UNCHANGED = "unchanged"  # it says what is in force
+    UNCHANGED = "unchanged"  # it has the settings in force
     REFUSED = "refused"  # something in it is wrong, or cannot be checked now
     NEEDS_RESTART = "needs-restart"
 
 
 class ReloadStatus(Value):
-    """Which file a driver works by. `in_force_since_ms`: when its settings were put in force.
-    `pending`: the file has changed since, and is not in force. The last attempt to take it over:
-    `tried_ms`, `by`, `result`, all None if there was none, and `reason`, why the file is not in
-    force. `changes`: what that file changes, one line each, without secrets. `exit_code`: of
+    """The file in force. `in_force_since_ms`: when its settings were put in force. `pending`: the
+    file has changed since, and is not in force. The last attempt to put it in force has `tried_ms`,
+    `by` and `result`, all None if there was none, and `reason`, why the file is not in force.
+    `changes`: the changes by that file, one line each, without secrets. `exit_code`: that of
     `causeway reload`."""
 
     in_force_since_ms: int
@@ -334,11 +333,11 @@ class Snapshot:
     """A running driver at one moment. It is made on demand, which takes half a second with
     100,000 partitions.
 
-    `started_at`, `taken_at`: seconds since 1970. `lane_trouble`: why the last lane that ended
-    did, while lanes are missing. `bounded`: the run ends by itself once it has caught up.
-    `other_tasks`: by name, those of pairs of clusters without a flow. `refused`: by link,
-    why one of its clusters has refused new connections for minutes. `expiries`: of certificates.
-    `reload`: None for a run whose settings do not come from a file."""
+    `started_at`, `taken_at`: seconds since 1970. `lane_trouble`: why the last lane ended, while
+    lanes are missing. `bounded`: the run ends by itself once it has caught up. `other_tasks`: by
+    name, the tasks of pairs of clusters without a flow. `refused`: by link, why one of its clusters
+    has refused new connections for minutes. `expiries`: of certificates. `reload`: None for a run
+    whose settings do not come from a file."""
 
     started_at: float
     taken_at: float
@@ -354,5 +353,5 @@ class Snapshot:
     reload: ReloadStatus | None = None
 
 
-# Makes a snapshot, at the caller's cost: no lane's report waits for it. Any thread may call it.
+# Makes a snapshot in the caller's thread: no lane's report waits for it. Any thread may call it.
 Look = Callable[[], Snapshot]
