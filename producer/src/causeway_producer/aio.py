@@ -1,4 +1,5 @@
-"""`AsyncDualProducer`: the same for asyncio, with the interface of confluent-kafka's `AIOProducer`.
+"""`AsyncDualProducer`: a DualProducer for asyncio, with the interface of confluent-kafka's
+`AIOProducer`.
 
 async with AsyncDualProducer(east, west, spool="…") as producer:
     delivery = await producer.produce("orders", b"…")    # taken
@@ -25,8 +26,8 @@ _FULL_S = 0.005
 
 
 class AsyncDualProducer:
-    """Takes the arguments of `DualProducer`. Belongs to the event loop that runs when it is made.
-    Callbacks among its settings are called in another thread."""
+    """Takes the arguments of `DualProducer`. Belongs to the event loop in which it is made. Calls
+    the callbacks among its settings in another thread."""
 
     def __init__(
         self,
@@ -47,8 +48,8 @@ class AsyncDualProducer:
     async def produce(
         self, topic: str, value: Any = None, key: Any = None, **more: Any
     ) -> asyncio.Future[Any]:
-        """Returns once the record is taken; waits while there is no room. The future gets its
-        message once it is delivered, or KafkaException."""
+        """Takes a record; waits if there is no room. Returns a future, which gets the message when
+        the record is delivered, or KafkaException."""
         delivery: asyncio.Future[Any] = self._loop.create_future()
 
         def delivered(error: Any, message: Any) -> None:
@@ -70,14 +71,14 @@ class AsyncDualProducer:
                 return delivery
 
     async def flush(self, timeout: float = -1) -> int:
-        """Waits until all records are reported. Returns how many are not."""
+        """Waits until all records are reported. Returns the number of unreported records."""
         return await asyncio.to_thread(self._producer.flush, timeout)
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         return await asyncio.to_thread(self._producer.list_topics, topic, timeout)
 
     async def close(self, timeout: float = 10.0) -> bool:
-        """As `DualProducer.close`. Deliveries that are still awaited fail with KafkaException."""
+        """Like `DualProducer.close`. Deliveries that are still awaited fail with KafkaException."""
         self._ended.set()
         await asyncio.to_thread(self._thread.join)
         try:
@@ -92,7 +93,7 @@ class AsyncDualProducer:
         return self._producer.primary
 
     def stats(self) -> dict[str, Any]:
-        """As `DualProducer.stats`."""
+        """Like `DualProducer.stats`."""
         return self._producer.stats()
 
     def __len__(self) -> int:
@@ -116,7 +117,7 @@ class AsyncDualProducer:
         while not self._ended.is_set():
             try:
                 self._producer.poll(_POLL_S)
-            except Exception as error:  # of a callback; later deliveries are reported all the same
+            except Exception as error:  # of a callback; later deliveries are reported nevertheless
                 context = {"message": "a callback raised", "exception": error}
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)

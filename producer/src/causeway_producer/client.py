@@ -1,8 +1,8 @@
 """librdkafka's producer for one side: takes records in order, and collects the answers.
 
 librdkafka keeps the records of a partition in order and without gaps (`enable.idempotence`,
-`enable.gapless.guarantee`): after a record that failed it sends no later one. So the answer to one
-record also answers for all records before it in the partition.
+`enable.gapless.guarantee`): after a record that failed, it sends no later record. So the answer to
+one record is also the answer to all records before it in the partition.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ timestamps, headers."""
 
 _END_TIMEOUT_S = 30.0
 # After a longer pause between two polls, the process or the machine was stopped. Brokers may have
-# forgotten the client, so records that it sent since may have taken the place of others.
+# forgotten the client. Then records that it has sent later may have taken the place of others.
 _PAUSE_S = 600.0
 
 Answer = tuple[Copy, Sequence[int], Any, Any]
-"""To these records of a copy: an error or None, and the message of the last record."""
+"""For these records of a copy: an error or None, and the message of the last record."""
 
 
 class SideClient:
-    """`one_request`: it sends no batch to a broker before the answer to the batch before, nor to a
-    new leader of a partition. Raises KafkaException for a configuration that librdkafka does not
-    take."""
+    """`one_request`: the client sends no batch to a broker, or to a partition's new leader, before
+    it has the answer to the last batch. Raises KafkaException if librdkafka refuses the
+    configuration."""
 
     def __init__(self, settings: Mapping[str, Any], *, one_request: bool = False) -> None:
         self.one_request = one_request
@@ -44,32 +44,33 @@ class SideClient:
         self._answers: list[Answer] = []
         self._polled = time.time()
         self._paused = False
-        self._chunks: deque[tuple[int, int]] = deque()  # records up to its last one, bytes
-        self._records = self._bytes = 0  # of all chunks; of those with records without an answer
+        self._chunks: deque[tuple[int, int]] = deque()  # records up to its end, its bytes
+        self._records = self._bytes = 0  # of all chunks; of the chunks in self._chunks
 
     def __len__(self) -> int:
-        """Records without an answer."""
+        """The number of records without an answer."""
         return len(self._producer)
 
     def __bool__(self) -> bool:
         return True
 
     def has_room(self, max_messages: int, max_bytes: int) -> bool:
-        """For one more chunk. librdkafka itself has no limit: it never takes half a chunk."""
+        """Whether it takes one more chunk. librdkafka itself gets no limit, so that it never takes
+        half a chunk."""
         waiting = len(self._producer)
         while self._chunks and self._chunks[0][0] <= self._records - waiting:
             self._bytes -= self._chunks.popleft()[1]
         return waiting < max_messages and self._bytes < max_bytes
 
     def expect(self, records: int, size: int) -> None:
-        """A chunk follows."""
+        """Call it before each chunk, with its number of records and its size."""
         self._records += records
         self._bytes += size
         self._chunks.append((self._records, size))
 
     def hand(self, calls: Calls) -> tuple[int, Any]:
-        """How many calls it took, and the error of the first that it did not take."""
-        rest = iter(calls[0])  # its length shows how far this comes: a counter would cost more
+        """Makes the calls. Returns the number of taken calls, and the error of the next one."""
+        rest = iter(calls[0])  # its length shows the taken calls; a counter would cost more
         try:
             deque(map(self._producer.produce, rest, *calls[1:]), maxlen=0)
         except KafkaException as raised:
@@ -77,15 +78,15 @@ class SideClient:
         return len(calls[0]), None
 
     def poll(self, timeout: float = 0) -> tuple[list[Answer], Any]:
-        """The answers since the last call, and the error with which the client has given up. After
-        a pause there are no answers any more: only the logs show what has arrived."""
+        """Returns the answers since the last call, and the error with which the client has given
+        up. After a pause it returns no answers: only the logs show which records have arrived."""
         error = None
         try:
             self._producer.poll(timeout)
         except KafkaException as raised:
             error = raised.args[0]
         answers, self._answers = self._answers, []
-        before, self._polled = self._polled, time.time()  # it also counts suspended time
+        before, self._polled = self._polled, time.time()  # this clock also counts suspended time
         if self._polled - before > _PAUSE_S and not self.one_request:
             self._paused = True
         if self._paused:
@@ -93,8 +94,8 @@ class SideClient:
         return answers, error
 
     def end(self) -> list[Answer]:
-        """Gives up what has no answer, and returns the last answers: librdkafka reports that it
-        gives up before it says on which record. Takes up to half a minute."""
+        """Gives up the records without an answer, and returns the last answers: librdkafka reports
+        that it gives up before it reports the record. Takes up to half a minute."""
         self._producer.purge()
         until = time.monotonic() + _END_TIMEOUT_S
         answers = self.poll()[0]
@@ -108,5 +109,5 @@ class SideClient:
         return self._producer.list_topics(topic, timeout)
 
     def answered(self, copy: Copy, positions: Sequence[int], error: Any, message: Any) -> None:
-        """The callback of the last of these records, which are handed over in this order."""
+        """The callback of the last of these records. The client gets them in this order."""
         self._answers.append((copy, positions, error, message))

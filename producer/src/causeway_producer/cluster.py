@@ -1,4 +1,4 @@
-"""Questions to one cluster: its topics, where partitions end, and which of our records it has."""
+"""Questions to one cluster: its topics, the ends of partitions, and which of our records it has."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from causeway_producer.spool import Place
 TopicPartitionKey = tuple[str, int]
 
 TIMEOUT_S = 10.0
-CREATION_S = 3.0  # the question itself may create a topic, which is unknown for that long
+CREATION_S = 3.0  # the question may create the topic, which is unknown for so long
 _PAUSE_S = 0.1
 _LOG_TIMEOUT_S = 30.0
 _RECORDS_AT_ONCE = 1000
-# The second one is that of brokers before 3.4.
+# The second name is for brokers before 3.4.
 _EXPIRATION = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
 _CONSUME_S = 0.2
 
@@ -41,8 +41,8 @@ class SeenTopic(NamedTuple):
 
 
 def describe(client: SideClient, topic: str, *, creation_s: float = CREATION_S) -> SeenTopic:
-    """Raises KafkaException: the topic's error, or that there was no answer in time. The topic may
-    be unknown for `creation_s`."""
+    """Describes a topic, which may be unknown for `creation_s`. Raises KafkaException with the
+    topic's error, or if there was no answer in time."""
     begun = time.monotonic()
     patience_s = {
         KafkaError.UNKNOWN_TOPIC_OR_PART: creation_s,
@@ -61,7 +61,8 @@ def describe(client: SideClient, topic: str, *, creation_s: float = CREATION_S) 
 
 
 def common_partitions(topic: str, seen: Mapping[str, SeenTopic], *, least: bool) -> int:
-    """The number of partitions to write to, from the sides that answered. Raises SettingsError."""
+    """Returns the number of partitions to write to, from the sides that answered. Raises
+    SettingsError."""
     clusters = {each.cluster_id for each in seen.values()}
     if len(seen) > 1 and len(clusters) == 1 and "" not in clusters:
         names = " and ".join(seen)
@@ -132,8 +133,8 @@ def ends(
     *,
     start: bool = False,
 ) -> dict[TopicPartitionKey, int]:
-    """The end offsets that the leaders show to readers of uncommitted records; or where the logs
-    start."""
+    """Returns the end offsets that the leaders show to readers of uncommitted records; with `start`
+    the offsets at which the logs start."""
     spec = OffsetSpec.earliest() if start else OffsetSpec.latest()
     asked = {TopicPartition(*each): spec for each in partitions}
     if not asked:
@@ -146,9 +147,9 @@ def ends(
 
 @dataclass(slots=True)
 class Reading:
-    """What a log has. `place`: from where it was read. `end`: the offset at which the consumer came
-    to the end of the partition. `ours`: in the log's order our records behind `place`, each with
-    the number of offsets before it, since `place`, at which the log has no record any more."""
+    """The result of reading a log. `place`: the place from which it was read. `end`: the offset at
+    which the consumer came to the partition's end. `ours`: our records behind `place`, in the log's
+    order, each with the number of offsets between `place` and the record that have no record."""
 
     place: Place
     end: int = -1
@@ -161,16 +162,16 @@ class Reading:
         return max((position for position, _ in self.ours), default=0)
 
     def reached(self, expected: Sequence[int], removed: Callable[[], bool]) -> int:
-        """The position up to which the log has, or had, all of our records in order. `expected`:
-        the positions of the journal behind `place`. `removed`: whether the log may have lost
-        records; only then offsets without a record can be the place of missing records."""
+        """Returns the position up to which the log has, or had, all of our records in order.
+        `expected`: the positions of the journal behind `place`. `removed`: whether the log may have
+        lost records. Only then, offsets without a record can be the place of missing records."""
         reached, at, gone = self.place.position, 0, 0
         for position, gone_before in self.ours:
             if position <= reached:  # a second copy
                 continue
             to = bisect_left(expected, position, at)
             if to > at and (to - at > gone_before - gone or not removed()):
-                continue  # a batch behind one that was refused
+                continue  # a batch behind a refused batch
             reached, gone = position, gone_before
             at = bisect_left(expected, position + 1, to)
         return reached
@@ -180,13 +181,12 @@ class LookBack:
     """Reads the logs of one side to find how many of our records it has.
 
         … acknowledged │ ours  others'  ours  ours │ end
-                       └───────────read────────────┘    the last of ours before which none is
-                                                        missing decides: none behind it is believed
+                       └───────────read────────────┘    the last of our records before which none is
+                                                        missing decides; later ones do not count
 
-    Each partition gets our records in order and without gaps, as long as the broker knows the
-    client. A request of a process that died, or of a client that was given up, can still be on its
-    way. So reading lasts until no record of ours has come for `settle_s`, counted from the last one
-    that came."""
+    As long as the broker knows the client, each partition gets our records in order and without
+    gaps. A request of a process that died, or of a client that was given up, can still arrive. So
+    reading lasts until none of our records has come for `settle_s`, counted from the last one."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class LookBack:
         settle_s: float,
         going_on: Callable[[], bool],
     ) -> None:
-        """`places`: from where to read. Reading ends early once `going_on` returns False."""
+        """`places`: the places from which to read. Reading ends early if `going_on` is False."""
         self._settings = settings
         self._identity = identity
         self._readings = {
@@ -207,8 +207,8 @@ class LookBack:
         self._going_on = going_on
 
     def read(self) -> tuple[dict[TopicPartitionKey, Reading], dict[str, KafkaError]]:
-        """What each partition has, and the topics that cannot be read. Raises KafkaException if the
-        side does not answer."""
+        """Returns the records of each partition, and the topics that cannot be read. Raises
+        KafkaException if the side does not answer."""
         if self._readings:
             self._read()
         failed = {
@@ -221,8 +221,8 @@ class LookBack:
         }, failed
 
     def removed(self, where: TopicPartitionKey) -> bool:
-        """Whether the log may have lost records behind the place from which it was read: by
-        retention, or by compaction. Raises KafkaException without an answer."""
+        """Whether the log may have lost records behind the place from which it was read, by
+        retention or by compaction. Raises KafkaException without an answer."""
         admin = confluent_kafka.admin.AdminClient(dict(self._settings))
         start = ends(admin, [where], start=True)[where]
         if start > self._readings[where].place.offset:
@@ -281,7 +281,7 @@ class LookBack:
         return [where for where, reading in self._readings.items() if reading.failed is None]
 
     def _set_missing_aside(self, topics: Mapping[str, Any]) -> None:
-        """A consumer waits for partitions that do not exist, without an error."""
+        """Marks partitions that do not exist: a consumer waits for them without an error."""
         for (topic, partition), reading in self._readings.items():
             seen = topics.get(topic)
             if seen is None or partition not in seen.partitions:
@@ -289,7 +289,7 @@ class LookBack:
                 reading.failed = error or KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def _take(self, message: Any) -> bool:
-        """Whether it is a record of ours that was not known to be there."""
+        """Takes a message. Returns whether it is a record of ours that was not known before."""
         error = message.error()
         reading = self._readings.get((message.topic(), message.partition()))
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -311,6 +311,7 @@ class LookBack:
 
 
 def _of_the_group(message: Any) -> bool:
-    """The client asks for its group, although nothing is committed. Reading needs no such right."""
+    """Whether the error is about the client's group, which it looks up although nothing is
+    committed. Reading does not need that right."""
     error = message.error()
     return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED

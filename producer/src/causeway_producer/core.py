@@ -1,7 +1,7 @@
-"""The producer behind `DualProducer`'s interface: takes records, writes them, has both sides send.
+"""The producer behind `DualProducer`'s interface: takes records, writes them, and feeds both sides.
 
-The calling thread does the work: another thread would have to wait for Python's lock at each answer
-in a busy program. A background thread does it while the application makes no calls.
+The calling thread does the work. In a busy program, another thread would have to wait for Python's
+lock at each answer. A background thread works while the application makes no calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from causeway_producer.records import Callback, Chunk, Header, Record
 from causeway_producer.side import Side, State
 from causeway_producer.spool import Place, Spool
 
-LINGER_S = 0.002  # so long a record waits at the most for others before it is written and sent
+LINGER_S = 0.002  # the longest wait of a record for others, before it is written and sent
 TURN_S = 0.001
 _CHECKPOINT_S = 1.0
 _TRIM_S = 0.05
@@ -32,16 +32,16 @@ _BYTES_AT_ONCE = 512 << 10
 _FULL_RETRY_S = 1.0
 _CLIENT_PAUSE_S = 0.005
 
-# Of the background thread
+# For the background thread
 _PAUSE_S = 0.005
-_CALLER_S = 0.01  # it takes over if the application has made no call for so long
-_BUSY_RECORDS = 8  # taken between two turns: an application that writes so fast will call again
+_CALLER_S = 0.01  # without calls of the application for this time, it takes over
+_BUSY_RECORDS = 8  # in one turn: an application that writes this fast will call again
 _IDLE_S = 0.5
 
 
 class Core:
-    """`closed`: no more records are taken, for the reason `why_closed`. `turned`: when `turn` was
-    called last. `damage`: the places of the spool that cannot be read."""
+    """`closed`: no more records are taken, for the reason `why_closed`. `turned`: the time of the
+    last call of `turn`. `damage`: the places of the spool that cannot be read."""
 
     def __init__(self, options: Options, reports: deque[Report]) -> None:
         self.options = options
@@ -52,9 +52,9 @@ class Core:
         self.damage: list[str] = []
         self.spool = Spool(options, self._damaged)
         self.hub = Hub(options, self.spool, reports)
-        self._amid = False  # within a step that must not begin again before it ends
+        self._amid = False  # in a step that must end before it begins again
         self._next = self.hub.first + 1
-        self._fresh: list[Record] = []  # taken, and not yet written
+        self._fresh: list[Record] = []  # taken, but not yet written
         self._callbacks: list[Callback] = []
         self._fresh_bytes = 0
         self._fresh_since = 0.0
@@ -90,8 +90,8 @@ class Core:
         size: int,
         callback: Callback,
     ) -> None:
-        """Raises BufferError if there is no room; with `when_full="refuse"` the callback gets the
-        error."""
+        """Takes a record. Raises BufferError if there is no room; with `when_full="refuse"` the
+        callback gets the error instead."""
         if self.closed or self.hub.torn or self._amid:
             raise self._not_now()
         journal = self.spool.journal
@@ -123,7 +123,7 @@ class Core:
             raise
 
     def turn(self) -> None:
-        """Does all that is due and does not block."""
+        """Does all work that is due, and does not block."""
         if self.hub.torn:
             return
         if self._amid:
@@ -149,7 +149,7 @@ class Core:
             raise
 
     def _write(self) -> None:
-        """All records that were taken, to the journal."""
+        """Writes all taken records to the journal."""
         fresh, callbacks = self._fresh, self._callbacks
         self._fresh, self._callbacks, self._fresh_bytes = [], [], 0
         wanted = any(callback is not None for callback in callbacks)
@@ -169,15 +169,16 @@ class Core:
         self.hub.await_delivery(fresh, callbacks)
 
     def _not_now(self) -> RuntimeError:
-        """The lock lets its own thread in again: a signal's handler can call within another call,
-        and its records would go ahead of those that the other call has begun."""
+        """Returns the error for a call that comes at the wrong time. The lock lets its own thread
+        in again, so a signal's handler can make a call during another call. Its records would come
+        before those of the other call."""
         if self._amid:
             self._tear(KeyboardInterrupt())
         return RuntimeError(self.why_closed)
 
     def _tear(self, error: BaseException) -> None:
-        """A signal's exception, such as Ctrl-C's, can come between any two steps. It is not known
-        then which records the clients have. The next start finds out, as after a crash."""
+        """Handles a signal's exception, such as Ctrl-C's. It can come between any two steps, so it
+        is not known which records the clients have. The next start finds out, as after a crash."""
         if not isinstance(error, Exception):
             self.hub.torn = True
             self.why_closed = "it was interrupted within a call: open it again on its spool"
@@ -196,7 +197,8 @@ class Core:
         self._full_reason = f"the spool cannot be written: {why}"
 
     def _no_room(self, size: int) -> str:
-        """Why no record of that size can be taken. A full spool may hold what both sides have."""
+        """Returns why no record of that size can be taken; '' if it can. Before that, a full spool
+        drops the records that both sides have."""
         journal, size = self.spool.journal, size + self._fresh_bytes
         if journal.size + size > journal.max_bytes and (
             time.monotonic() - self._trimmed >= _TRIM_S
@@ -221,7 +223,7 @@ class Core:
         return self._next - 1 - self.hub.settled
 
     def spooled_bytes(self) -> int:
-        """With those that are about to be written."""
+        """Includes the records that are about to be written."""
         return self.spool.journal.size + self._fresh_bytes
 
     def in_motion(self) -> bool:

@@ -46,23 +46,25 @@ class DualProducer:
     """Writes each record to both clusters, once, in the same order in the same partition.
 
     `primary`, `other`: configurations as for confluent-kafka's `Producer`. `policy`: a record is
+    `primary`, `other`: configurations as for confluent-kafka's `Producer`. `policy`: a record is
     delivered when `both` have it, when the `primary` has it, or when `any` has it. `spool`: a
-    directory on a local disk, for this producer alone. Records that a side lacks are sent from
-    there when the side is back, also after a crash of this process. `spool_max_bytes` limits it.
-    With `spool_sync="machine"` each write waits for the disk, so that a crash of the machine loses
+    directory on a local disk, only for this producer. Records that a side lacks are sent from the
+    spool when the side is back, even after a crash of this process. `spool_max_bytes` limits it.
+    With `spool_sync="machine"` each write waits for the disk, so a crash of the machine loses
     nothing either.
 
     If the spool or its disk is full, `produce` raises BufferError (`when_full="back-pressure"`), or
     the record's on_delivery gets an error (`"refuse"`). `partition_counts="least"` uses the
     partitions that both sides have, if their topics differ.
 
-    `name`, `names`: of the producer and of its sides. `settle_s`: after a crash, a log is believed
-    once no record of ours has come to it for so long. `failover_after_s` (policy `primary`): the
-    other side becomes the primary one if the primary side gives no answer for so long; `failback`:
-    and the first side again, once it has caught up. `on_failover(from, to)` and
-    `on_side_delivery(side, error, message)` are called from `poll` and `flush`.
+    `name`, `names`: the names of the producer and of its sides. `settle_s`: after a crash, a log
+    counts as complete once no record of ours has come to it for this time. `failover_after_s`
+    (policy `primary`): if the primary side gives no answer for this time, the other side becomes
+    the primary one. With `failback`, the first side becomes the primary one again, once it has
+    caught up. `on_failover(from, to)` and `on_side_delivery(side, error, message)` are called from
+    `poll` and `flush`.
 
-    Raises SettingsError for settings that cannot be used, SpoolInUseError if another process has
+    Raises SettingsError for settings that cannot be used, and SpoolInUseError if another process
     the spool open."""
 
     def __init__(
@@ -81,7 +83,7 @@ class DualProducer:
         self._core = Core(options, self._reports)
         self._hub = self._core.hub
         self._topics = self._hub.topics
-        self._complete = False  # once it is closed
+        self._complete = False  # the result of `close`
         _open.add(self)
 
     # confluent-kafka's interface
@@ -152,17 +154,18 @@ class DualProducer:
             now = time.monotonic()
 
     def flush(self, timeout: float = -1) -> int:
-        """Waits until all records are reported, up to `timeout` seconds. Returns how many are
-        not."""
+        """Waits until all records are reported, up to `timeout` seconds. Returns the number of
+        unreported records."""
         until = time.monotonic() + timeout if timeout >= 0 else float("inf")
         while len(self) and (left := until - time.monotonic()) > 0:
             if (self._core.closed or self._hub.torn) and not self._reports:
-                break  # the next start sends what is left
+                break  # the next start sends the remaining records
             self.poll(min(left, 0.1))
         return len(self)
 
     def __len__(self) -> int:
-        """Records that were taken and not yet reported, and callbacks that wait for `poll`."""
+        """The number of records that are not reported yet, and of callbacks that wait for
+        `poll`."""
         return self._core.unreported() + len(self._reports)
 
     def __bool__(self) -> bool:
@@ -177,7 +180,8 @@ class DualProducer:
 
     def close(self, timeout: float = 10.0) -> bool:
         """Waits up to `timeout` seconds until both sides have all records, and ends. Returns
-        whether they have: if not, the spool keeps the others, and the next start sends them."""
+        whether both sides have them. If not, the spool keeps the records that a side lacks, and the
+        next start sends them."""
         core = self._core
         if core.closed:
             return self._complete
@@ -209,7 +213,7 @@ class DualProducer:
 
     @property
     def name(self) -> str:
-        """The first part of its records' ids. The spool remembers it."""
+        """The first part of the records' ids. The spool remembers it."""
         return self._core.spool.identity
 
     @property
@@ -221,10 +225,10 @@ class DualProducer:
         """Figures for people and for Prometheus: bytes, seconds, and counts since the start.
 
         `unreported`: records that wait for the policy's condition. `damage`: places of the spool
-        that cannot be read. For each side `state` (checking, feeding, direct, broken), the `reason`
-        of its last trouble, `forgets_after_ms` as its brokers tell (None: a day is assumed), topics
-        that are `waiting` with their reasons, `behind_bytes` of the spool that its client was not
-        given yet, and `silent_seconds` since it owes an answer."""
+        that cannot be read. For each side: `state` (checking, feeding, direct, broken), the
+        `reason` of its last trouble, `forgets_after_ms` as its brokers say (None: a day is
+        assumed), topics that are `waiting` with their reasons, `behind_bytes` of the spool that its
+        client has not got yet, and `silent_seconds` since it owes an answer."""
         core, hub = self._core, self._hub
         now = time.monotonic()
         with hub.lock:
@@ -269,7 +273,7 @@ class DualProducer:
         return count
 
     def _queued(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """librdkafka's callbacks are called from `poll`, too, without the lock."""
+        """Lets `poll` call librdkafka's callbacks too, without the lock."""
         if not isinstance(given, Mapping):
             return given
         queued = dict(given)
@@ -293,14 +297,14 @@ def _bytes(given: Any) -> bytes | None:
 
 
 def _headers(given: HeadersGiven) -> list[Header]:
-    """As librdkafka takes them. Leaves out the id of another producer's record."""
+    """Converts headers as librdkafka does. Leaves out the id of another producer's record."""
     pairs = given.items() if isinstance(given, Mapping) else given
     return [(_header_name(name), _bytes(value)) for name, value in pairs if name != ID_HEADER]
 
 
 def _header_name(given: Any) -> str:
-    """Raises for a name that cannot be written, before the record is taken: the journal takes no
-    subclass such as a StrEnum's member, and librdkafka no half of a surrogate pair."""
+    """Returns a name. Raises before the record is taken if the name cannot be written: the journal
+    takes no subclass such as a StrEnum's member, and librdkafka no half of a surrogate pair."""
     if not isinstance(given, str):
         raise TypeError("names of headers are str")
     given.encode()

@@ -1,7 +1,7 @@
-"""Reads spools that causeway.producer 0.1 wrote: batches in the form of Kafka's record format 2.
+"""Reads spools of causeway.producer 0.1, which has batches in the form of Kafka's record format 2.
 
-A chunk is a tuple of (partition, records, codec, first timestamp, last timestamp, positions); the
-records are encoded and compressed as in a batch of Kafka, the positions take 8 bytes each.
+A chunk is a tuple of (partition, records, codec, first timestamp, last timestamp, positions). The
+records are encoded and compressed as in a batch of Kafka. A position takes 8 bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _XERIAL_HEAD = 16
 
 
 def records_in_batches(batches: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Position, partition, timestamp, key, value, headers with the id. Raises SettingsError."""
+    """Returns position, partition, timestamp, key, value, and headers with the id. Raises
+    SettingsError."""
     for partition, packed, codec, base, _, positions in batches:
         reader = _Reader(_unpack(packed, codec))
         for position in array("Q", positions):
@@ -66,7 +67,7 @@ class _Reader:
         return timestamp, key, value, headers
 
     def _number(self) -> int:
-        """A zigzag varint."""
+        """Reads a zigzag varint."""
         found = shift = 0
         while True:
             byte = self._data[self._at]

@@ -60,19 +60,19 @@ NO_ANSWER: Final = {
 
 
 def code_of(error: BaseException) -> int | None:
-    """Kafka's error code, if it has one."""
+    """Returns Kafka's error code, if the error has one."""
     return error.args[0].code() if isinstance(error, KafkaException) else None
 
 
 def as_kafka_error(error: object) -> KafkaError:
-    """For callbacks that expect confluent-kafka's errors."""
+    """Converts an error for callbacks that expect confluent-kafka's errors."""
     if isinstance(error, KafkaException):
         error = error.args[0]
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._STATE, str(error))
 
 
 class TopicError(KafkaException):  # type: ignore[misc,unused-ignore]
-    """The client did not take a record of that topic, and has to be replaced."""
+    """The client did not take a record of this topic, and has to be replaced."""
 
     def __init__(self, topic: str, error: KafkaError) -> None:
         super().__init__(error)

@@ -1,13 +1,13 @@
-"""Hands a side the records of the journal, in order: the one way in which records get to a client.
+"""Gives the records of the journal to a side's client, in order. Clients get no other records.
 
-A record that its client or its brokers refuse is sent again alone, when nothing else is on its way,
-so that its neighbours in a batch are not refused with it.
+If its client or its brokers refuse a record, it is sent again alone, when nothing else is in
+flight, so that the other records of its batch are not refused with it.
 
-A log has no hole while the broker knows the client. A broker that does not know a producer takes
-any first sequence from it: it may refuse one batch and append the next in its place. It forgets a
-producer by the timestamp of the last record (after a day by default), and does not know a new one.
-So old records go to a client with one request at a time, and the first record of a partition goes
-alone, with a new client or after old records.
+A log has no hole while the broker knows the client. If a broker does not know a producer, it takes
+any first sequence: it may refuse one batch and append the next in its place. It forgets a producer
+by the timestamp of the last record (after a day by default), and does not know a new one. So a
+client with one request at a time gets old records. The first record of a partition goes alone if
+the client is new, or after old records.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from causeway_producer.records import Chunk, Record
 from causeway_producer.topics import SideTopics
 
 OLD_S = 12 * 3600.0  # a record is old at this age
-_OLD_MODE_S = 60.0  # so long without old records, as each change costs a client
+_OLD_MODE_S = 60.0  # the mode ends after this time without old records: each change costs a client
 
 
 class Fed(enum.Enum):
-    """`ALL`: the client has all of the journal. `FULL`: it takes no more now. `OTHER_CLIENT`: the
+    """`ALL`: the client has the whole journal. `FULL`: it takes no more now. `OTHER_CLIENT`: the
     next records need a client with another number of requests at a time."""
 
     MORE = 1
@@ -46,7 +46,7 @@ class Fed(enum.Enum):
 
 
 class Feed:
-    """How far one side has read the journal. All methods are called with the lock."""
+    """The part of the journal that one side has read. All methods are called with the lock."""
 
     def __init__(self, index: int, hub: Hub, topics: SideTopics) -> None:
         self._index = index
@@ -54,27 +54,27 @@ class Feed:
         self._topics = topics
         self._journal = hub.spool.journal
         self._cursor = JournalCursor()
-        self._read = 0  # the last position that was read; 0 after a step back
-        self._from = 0  # all before it was given to the client, is there, or was skipped
-        self._skipped = 0  # the first position that was left in the journal for its topic, or 0
-        self._chunk: Chunk | None = None  # read, and not yet looked at
-        self._calls: Calls = ()  # read, and not yet taken by the client
+        self._read = 0  # the last read position; 0 after a step back
+        self._from = 0  # all before it is given, there, or skipped
+        self._skipped = 0  # the first position that waits for its topic, or 0
+        self._chunk: Chunk | None = None  # read, but not yet prepared
+        self._calls: Calls = ()  # prepared, but not yet taken by the client
         self._positions: Sequence[int] = ()  # of these calls
         self._copies: Sequence[Copy] = ()  # of these calls
-        self._suspects: set[int] = set()  # at least one of these was refused
+        self._suspects: set[int] = set()  # at least one of these records was refused
         self._each = True  # each record gets its own answer
-        self._some_unknown = False  # the broker may not know the client in a partition of the calls
+        self._some_unknown = False  # a broker may not know the client in a partition of the calls
         self._old_until = 0.0
-        self.always_one_request = False  # brokers forget clients sooner than OLD_S allows for
+        self.always_one_request = False  # brokers forget clients too soon for OLD_S
         self.one_request = False  # the next records need a client that sends one request at a time
-        self.alone = 0  # the suspect that is on its way, without any other record
+        self.alone = 0  # the suspect that is in flight, without other records
 
     def below(self) -> int:
-        """Every record before this position was handed over, or is on the side."""
+        """Returns a position: all records before it were given to the client, or are there."""
         return min(self._from, self._skipped or self._from)
 
     def behind_bytes(self) -> int:
-        """Bytes of the journal that hold records that the client was not given yet."""
+        """Returns the bytes of the journal whose records the client has not got yet."""
         cursor = self._journal.cursor(self._skipped) if self._skipped else self._cursor
         return self._journal.behind(cursor)
 
@@ -85,14 +85,14 @@ class Feed:
         self._cursor.close()
 
     def start(self) -> None:
-        """From the beginning of the journal, after the side's logs were read. A record may have
-        been refused: so that its error is not missed, each record gets its own answer."""
+        """Begins at the start of the journal, after the side's logs were read. A record may have
+        been refused. Each record gets its own answer, so that its error is not missed."""
         self._each = True
         self._from = self._skipped = self.alone = 0
         self._rewind(0)
 
     def resume(self) -> bool:
-        """Goes back to the first record that was skipped; False if there is none."""
+        """Goes back to the first skipped record. Returns False if there is none."""
         if self._skipped:
             position, self._skipped = self._skipped, 0
             self._rewind(position)
@@ -100,11 +100,11 @@ class Feed:
         return False
 
     def suspect(self, positions: Iterable[int]) -> None:
-        """These are sent one by one the next time."""
+        """Sends these records one by one the next time."""
         self._suspects.update(positions)
 
     def step(self, client: SideClient) -> Fed:
-        """Gives the client one chunk at the most. Raises TopicError."""
+        """Gives the client at most one chunk. Raises TopicError."""
         if not self._positions:
             newest = self._hub.newest
             if self._read == newest:
@@ -133,7 +133,7 @@ class Feed:
         return Fed.ALL
 
     def _rewind(self, position: int) -> None:
-        """Reads the journal again from there. Records that were given are not sent again."""
+        """Reads the journal again from `position` on. Given records are not sent again."""
         self._cursor.close()
         self._cursor = self._journal.cursor(position)
         self._chunk, self._calls, self._positions, self._copies = None, (), (), ()
@@ -141,8 +141,9 @@ class Feed:
         self._from = min(self._from, position)
 
     def _pass_gap(self, client: SideClient, below: int) -> bool:
-        """Records that the application waits for, and that the journal does not show, were in a
-        damaged place: the side does not get them. False if it has to be called again later."""
+        """Reports records that the application waits for but that the journal does not show. They
+        were in a damaged place, so the side does not get them. Returns False if it has to be called
+        again later."""
         if self._read + 1 >= below:
             return True
         for partition in self._hub.partitions.values():
@@ -151,7 +152,7 @@ class Feed:
                 if self._topics.waits(partition):
                     self._skip(record[0])
                     break
-                if len(client):  # those before it are to be answered first
+                if len(client):  # earlier records need their answers first
                     return False
                 error = KafkaError(KafkaError._STATE, "its place in the spool is damaged")
                 message = self._hub.message(partition, record, error)
@@ -159,9 +160,10 @@ class Feed:
         return True
 
     def _prepare(self, client: SideClient, chunk: Chunk) -> None:
-        """The calls for records that the client has not got. Each record gets its own answer if
-        the application may wait for it, or if the record is old: then a later answer of the
-        partition may follow an error. Else the last of each partition answers for all."""
+        """Prepares the calls for records that the client has not got. A record gets its own answer
+        if the application may wait for it, or if the record is old: then a later answer of the
+        partition may follow an error. Otherwise the last record of each partition answers for
+        all."""
         hub, index, size = self._hub, self._index, chunk.size
         each = self._each or client.one_request or hub.on_side_delivery is not None
         each |= chunk.wanted and chunk.first > hub.first and hub.speaks(index)
@@ -210,7 +212,8 @@ class Feed:
         client.expect(len(numbers), size)
 
     def _is_due(self, record: Record) -> bool:
-        """Whether the client is to get it: it has not got it, and its topic need not wait."""
+        """Whether the client is to get the record: it has not got it, and the topic does not
+        wait."""
         position = record[0]
         partition = self._hub.partitions[record[1]]
         copy = partition.copies[self._index]
@@ -224,7 +227,7 @@ class Feed:
         return True
 
     def _found(self, copy: Copy, record: Record) -> None:
-        """Its log has the record, and the answer may have been lost with a client."""
+        """Counts and reports a record that its log has: its answer may be lost with a client."""
         position = record[0]
         copy.heard = position
         if position <= self._hub.first:
@@ -236,11 +239,11 @@ class Feed:
         self._hub.deliver(copy.partition)
 
     def _skip(self, position: int) -> None:
-        """Leaves it in the journal: its topic has to wait."""
+        """Leaves the record in the journal, because its topic has to wait."""
         self._skipped = min(position, self._skipped or position)
 
     def _hand_over(self, client: SideClient) -> bool:
-        """Whether the client took all calls."""
+        """Makes the prepared calls. Returns whether the client took all of them."""
         while upto := self._how_many(client):
             some = upto < len(self._positions)
             calls = tuple(each[:upto] for each in self._calls) if some else self._calls
@@ -254,12 +257,12 @@ class Feed:
         return not self._positions
 
     def _drop(self, count: int) -> None:
-        """Of the calls, the first ones."""
+        """Drops the first `count` calls."""
         self._calls = tuple(each[count:] for each in self._calls)
         self._positions, self._copies = self._positions[count:], self._copies[count:]
 
     def _how_many(self, client: SideClient) -> int:
-        """Calls that the client may get at once."""
+        """Returns the number of calls that the client may get at once."""
         if not self._positions:
             return 0
         if not (self._suspects or self.alone):
@@ -273,22 +276,23 @@ class Feed:
         return min(1, self._known_calls(client))
 
     def _known_calls(self, client: SideClient) -> int:
-        """Of a partition in which the broker may not know the client, the second record waits for
-        the answer to the first."""
+        """Returns how many calls may be made. If a broker may not know the client in a partition,
+        the second record of the partition waits for the answer to the first."""
         if not self._some_unknown:
             return len(self._positions)
         begun: set[Copy] = set()
         for at, copy in enumerate(self._copies):
             if copy.last_ms:
                 continue
-            # The last records given may share the answer to a record that is not given yet.
+            # The last given records may share the answer to a record that is not given yet.
             if copy in begun or (copy.given > copy.there and len(client)):
                 return at
             begun.add(copy)
         return len(self._copies)
 
     def _not_taken(self, error: Any) -> None:
-        """The client itself refused the next call. Raises TopicError if it has to be replaced."""
+        """Handles a call that the client itself refused. Raises TopicError if the client has to be
+        replaced."""
         topic, value, key, number, _, _, timestamp, headers = (each[0] for each in self._calls)
         copy, position = self._copies[0], self._positions[0]
         if error.code() not in REFUSALS or position != self.alone:
@@ -303,8 +307,8 @@ class Feed:
         self.refuse(copy, error, message)
 
     def refuse(self, copy: Copy, error: Any, message: Any) -> None:
-        """The record that was sent alone was refused. That is written down before a later record is
-        sent: else the next start would take it for a record that is missing."""
+        """Notes that the record that was sent alone was refused. This is on disk before a later
+        record is sent: otherwise the next start would take the record for a missing one."""
         position, self.alone = self.alone, 0
         self._suspects.discard(position)
         self._hub.refuse(self._index, copy, position, error, message)

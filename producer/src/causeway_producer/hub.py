@@ -1,7 +1,7 @@
-"""The state that the application's calls and both sides share, and when a record is delivered.
+"""The state that the application's calls and both sides share; it decides about deliveries.
 
-One lock protects all state. Names: a *copy* is one partition on one side. `there`, `given` and
-`heard` are positions: all of the partition's records up to them have come that far.
+One lock protects all state. A *copy* is one partition on one side. `there`, `given` and `heard` are
+positions: all records of the partition up to them have reached that step.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Report = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Copy:
-    """`there`: on the side, acknowledged or found in its log, or refused for good. `heard`: also
-    counted and reported. `given`: there or with the client. `offset`: all that is there lies before
-    it. `open`: records may be sent, since `offset` is known. `stored`: `there` as in the ledger.
-    `last_ms`: the timestamp of the last record that the client wrote here, by which the broker
-    remembers the client; 0 if the broker may not know the client."""
+    """`there`: on the side (acknowledged, or found in its log), or refused for good. `heard`: also
+    counted and reported. `given`: there, or in the client. `offset`: all records that are there are
+    before it. `open`: records may be sent, because `offset` is known. `stored`: `there` as in the
+    ledger. `last_ms`: the timestamp of the last record that the client wrote here, by which the
+    broker remembers the client; 0 if the broker may not know the client."""
 
     __slots__ = ("given", "heard", "last_ms", "offset", "open", "partition", "stored", "there")
 
@@ -58,10 +58,10 @@ class _Group:
 
 
 class DualPartition:
-    """`waiting`: records that are not reported yet. `reported`: all up to this position are.
-    `answers`: the messages with which sides acknowledged records that wait. `refused`: by position
-    the index of a side that refused the record, and its error and message. `undecided`: refused by
-    one side, while the policy waits for the other one."""
+    """`waiting`: records that are not reported yet. `reported`: all records up to this position
+    are. `answers`: the messages with which sides acknowledged waiting records. `refused`: by
+    position, the index of a side that refused the record, with error and message. `undecided`:
+    refused by one side, while the policy waits for the other side."""
 
     __slots__ = (
         "answers", "copies", "number", "partition", "refused", "reported", "topic", "undecided",
@@ -80,7 +80,7 @@ class DualPartition:
         self.undecided: dict[int, tuple[Callback, Record]] = {}
 
     def waits(self, position: int) -> bool:
-        """Whether that record is not reported yet."""
+        """Whether this record is not reported yet."""
         return position > self.reported or position in self.undecided
 
     def waiting_between(self, after: int, below: int) -> list[Record]:
@@ -95,11 +95,11 @@ class DualPartition:
 class Hub:
     """`primary`: the index of the side whose answer counts with policy `primary`. `first`: all
     positions of this life are greater. `newest`: the last position in the journal. `settled`: grows
-    by one with each record that is reported. `torn`: an exception interrupted the work between two
-    steps, so it is not known which ones were done. `acknowledged`, `refused`: records of this
-    life, by side. `unopened`: for each side the topics with a partition that is not open there.
-    `counts`: for each side its partitions by topic. `client_room`: how many records and bytes a
-    side's client may hold."""
+    by one with each reported record. `torn`: an exception interrupted the work between two steps,
+    so it is not known which steps were done. `acknowledged`, `refused`: numbers of records of this
+    life, by side. `unopened`: for each side, the topics with a partition that is not open there.
+    `counts`: for each side, its partitions by topic. `client_room`: the number of records and bytes
+    that a side's client may hold."""
 
     def __init__(self, options: Options, spool: Spool, reports: deque[Report]) -> None:
         self.lock = threading.RLock()
@@ -125,12 +125,12 @@ class Hub:
     # Reports. With the lock.
 
     def queue(self, callback: Callable[..., Any], *arguments: Any) -> None:
-        """`poll` and `flush` call it, without the lock."""
+        """Queues a callback. `poll` and `flush` call it, without the lock."""
         self.reports.append((callback, arguments))
         self.reported.set()
 
     def await_delivery(self, records: Sequence[Record], callbacks: Sequence[Callback]) -> None:
-        """Of records that are in the journal now."""
+        """Lets records wait for their delivery. They are in the journal now."""
         groups: dict[int, _Group] = {}
         for record, callback in zip(records, callbacks, strict=True):
             if (group := groups.get(record[1])) is None:
@@ -142,7 +142,7 @@ class Hub:
             self.partitions[number].waiting.append(group)
 
     def speaks(self, index: int) -> bool:
-        """Whether the application may hear a side's answers in `on_delivery`."""
+        """Whether `on_delivery` may report the answers of this side."""
         return self._policy == "any" or index == self.primary or self._fails_over
 
     def answered(
@@ -151,10 +151,11 @@ class Hub:
         copy: Copy,
         answers: Sequence[tuple[Copy, Sequence[int], None, Any]],
     ) -> None:
-        """A side acknowledged records of a copy: positions, and the message of the last one."""
+        """Notes that a side acknowledged records of a copy: positions, and the last one's
+        message."""
         _, positions, _, message = answers[-1]
         copy.there = copy.heard = positions[-1]
-        # None if the broker took it for a repetition and has forgotten its offset.
+        # None if the broker took the record for a repetition, and has forgotten its offset.
         if (offset := message.offset()) is not None:
             copy.offset = offset + 1
         copy.last_ms = message.timestamp()[1]
@@ -168,14 +169,14 @@ class Hub:
                 if len(answer[1]) == 1 and (answer[1][0] > reported or answer[1][0] in undecided)
             }
             if index != self.primary:
-                heard |= partition.answers  # of the primary side, or of the first that answered
+                heard |= partition.answers  # of the primary side, or of the first answer
             partition.answers.update(heard)
         if self.on_side_delivery is not None:
             for answer in answers:
                 self.tell_side(index, None, answer[3])
 
     def refuse(self, index: int, copy: Copy, position: int, error: Any, message: Any) -> None:
-        """A side refused a record for good. All before it in the partition are there."""
+        """Notes that a side refused a record for good. All records before it are there."""
         partition = copy.partition
         self.refused[index] += 1
         copy.there = copy.heard = copy.given = position  # it is not sent again
@@ -255,7 +256,7 @@ class Hub:
     # Topics. With the lock.
 
     def add_topic(self, topic: str, count: int) -> list[DualPartition]:
-        """The topic with `count` partitions; those that are new are written down first."""
+        """Returns the topic with `count` partitions. New partitions are written down first."""
         partitions = self._load(topic, self.spool.ledger.add_topic(topic, count))
         for index, unopened in enumerate(self.unopened):
             if not all(partition.copies[index].open for partition in partitions):
@@ -264,7 +265,7 @@ class Hub:
         return partitions
 
     def load_topics(self) -> None:
-        """Those of earlier lives."""
+        """Loads the topics of earlier lives."""
         for topic, numbers in self.spool.ledger.partitions().items():
             self._load(topic, numbers)
         for index, name in enumerate(self.names):
@@ -277,7 +278,8 @@ class Hub:
             )
 
     def counted(self, index: int, topic: str, count: int) -> None:
-        """A side has `count` of its partitions now. New ones are used once both sides have them."""
+        """Notes that a side has `count` partitions of the topic now. New ones are used once both
+        sides have them."""
         self.counts[index][topic] = count
         least = min(counts.get(topic, 0) for counts in self.counts)
         if least > len(self.topics[topic]):

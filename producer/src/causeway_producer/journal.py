@@ -1,10 +1,10 @@
-"""The log of the spool: each record is on disk before it is sent. Both sides read the log.
+"""The log of the spool. Each record is on disk before it is sent. Both sides read the log.
 
-    <first position>.log:  chunk chunk chunk …         a file takes up to a segment's bytes
+    <first position>.log:  chunk chunk chunk …         a file has up to `_segment_bytes`
     chunk:  length, CRC-32, first and last position │ the records, see `records.py`
 
-One thread at a time. If the process died within a write, the next start cuts that chunk off: none
-of its records was sent. A reader passes over a damaged chunk that has others behind it, and
+Used by one thread at a time. If the process died during a write, the next start cuts that chunk
+off: none of its records was sent. A reader passes over a damaged chunk if others follow it, and
 reports it. A file is deleted as soon as both sides have all of its records.
 """
 
@@ -23,7 +23,7 @@ from causeway_producer.records import Chunk, decode, encode
 
 _HEAD = struct.Struct(">IIQQ")
 _MAX_SEGMENT_BYTES = 32 << 20
-# Where a head may begin: first and last position are of one life, which is in their first bytes.
+# A head may begin here: first and last position are of one life, which is in their first bytes.
 _MAYBE_HEAD = re.compile(rb"(?s)(?=.{8}(\x00(?!\x00\x00)..).{5}\1)")
 
 
@@ -36,7 +36,8 @@ class _Segment:
 
 @dataclass(slots=True)
 class JournalCursor:
-    """All before it is read. `segment`: the first position of the file."""
+    """A place in the log: everything before it is read. `segment`: the first position of the
+    file."""
 
     segment: int = 0
     offset: int = 0
@@ -49,8 +50,8 @@ class JournalCursor:
 
 
 class Journal:
-    """`max_bytes`: the most that it may take on disk. `durable`: each append waits for the disk.
-    `on_damage` is called once for each place that cannot be read."""
+    """`max_bytes`: its largest size on disk. `durable`: each append waits for the disk.
+    `on_damage`: called once for each place that cannot be read."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Journal:
         self._damaged: set[tuple[int, int]] = set()
         self._segment_bytes = min(_MAX_SEGMENT_BYTES, max(1, max_bytes // 8))
         self._file: int | None = None
-        self._newest: tuple[int, int, Chunk] | None = None  # segment, offset: not read from disk
+        self._newest: tuple[int, int, Chunk] | None = None  # segment, offset
         self._segments = [
             _Segment(path, int(path.stem), path.stat().st_size)
             for path in sorted(directory.glob("*.log"))
@@ -77,7 +78,7 @@ class Journal:
         self.size = sum(segment.size for segment in self._segments)
 
     def append(self, chunk: Chunk) -> None:
-        """Writes everything or nothing. Raises OSError if the disk takes no more."""
+        """Writes everything or nothing. Raises OSError if the disk is full."""
         content = encode(chunk.records)
         head = _HEAD.pack(len(content), zlib.crc32(content), chunk.first, chunk.last)
         segment = self._writable(chunk.first)
@@ -96,7 +97,7 @@ class Journal:
         self.size += chunk.size
 
     def read(self, cursor: JournalCursor) -> Chunk | None:
-        """The next readable chunk, with the cursor moved behind it; None at the end."""
+        """Returns the next readable chunk, and moves the cursor behind it. None at the end."""
         for segment in self._segments:
             if segment.first < cursor.segment:
                 continue
@@ -118,12 +119,12 @@ class Journal:
         return None
 
     def cursor(self, position: int) -> JournalCursor:
-        """At the start of the file that holds `position`, or of the first file."""
+        """Returns a cursor at the start of the file that has `position`, or of the first file."""
         starts = [segment.first for segment in self._segments if segment.first <= position]
         return JournalCursor(starts[-1] if starts else 0)
 
     def behind(self, cursor: JournalCursor) -> int:
-        """Bytes that a reader has not read yet."""
+        """Returns the number of bytes that a reader has not read yet."""
         return sum(
             segment.size - (cursor.offset if segment.first == cursor.segment else 0)
             for segment in self._segments
@@ -131,8 +132,8 @@ class Journal:
         )
 
     def trim(self, below: int, *, everything: bool = False) -> None:
-        """Deletes the files that hold no position from `below` on. `everything`: both sides have
-        all records, so the file that is written to goes as well."""
+        """Deletes the files that have only positions below `below`. `everything`: both sides have
+        all records, so the last file is deleted as well."""
         while len(self._segments) > 1 and self._segments[1].first <= below:
             self._remove(self._segments.pop(0))
         if everything and self._segments:
@@ -197,18 +198,19 @@ def _chunk(file: BinaryIO, cursor: JournalCursor) -> Chunk | None:
     try:
         return Chunk(decode(content), size=len(content))
     except Exception:
-        cursor.offset = offset  # it is read again once the cause is gone
+        cursor.offset = offset  # the next read tries again
         raise
 
 
 def _content(file: BinaryIO, cursor: JournalCursor) -> bytes | None:
-    """Of the chunk at the cursor. None, and the cursor as it was, if there is no whole chunk."""
+    """Returns the content of the chunk at the cursor, and moves the cursor. Returns None, and does
+    not move it, if there is no whole chunk."""
     file.seek(cursor.offset)
     head = file.read(_HEAD.size)
     if len(head) == _HEAD.size:
         length, checksum, _, _ = _HEAD.unpack(head)
         content = file.read(length)
-        # The checksum of nothing is 0: zeros, as a crash of the machine leaves them, would fit.
+        # The checksum of no bytes is 0, so zeros would fit, which a crash of the machine may leave.
         if content and len(content) == length and zlib.crc32(content) == checksum:
             cursor.offset += _HEAD.size + length
             return content
@@ -216,7 +218,7 @@ def _content(file: BinaryIO, cursor: JournalCursor) -> bytes | None:
 
 
 def _next_chunk(file: BinaryIO, start: int, end: int) -> int:
-    """Where the next whole chunk begins, at any offset; `end` if there is none."""
+    """Returns the place of the next whole chunk, at any offset; `end` if there is none."""
     file.seek(start)
     content = file.read(end - start)
     for found in _MAYBE_HEAD.finditer(content):
@@ -233,7 +235,7 @@ def _next_chunk(file: BinaryIO, start: int, end: int) -> int:
 
 
 def _sync_directory(directory: Path) -> None:
-    """A new file's name has to survive a crash of the machine, too."""
+    """Makes the name of a new file survive a crash of the machine."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(opened)

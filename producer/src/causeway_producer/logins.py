@@ -1,8 +1,8 @@
 """Logins by tokens that librdkafka does not get itself. Causeway gets these tokens.
 
-A side's configuration has such a login in the keys of Java's clients, as each file of Causeway has
-it. librdkafka gets `sasl.mechanism=OAUTHBEARER` and a function that returns tokens (`oauth_cb`)
-instead. It calls the function in a thread of its own, for the first token and before each token
+A side's configuration has such a login in the keys of Java's clients, as Causeway's files have.
+librdkafka gets `sasl.mechanism=OAUTHBEARER` and a function that returns tokens (`oauth_cb`)
+instead. It calls the function in a separate thread, for the first token and before each token
 expires.
 
 Needs the package causeway.
@@ -35,7 +35,7 @@ _TRUSTED: Final = {
 
 class TokenLogin:
     """librdkafka's `oauth_cb`. `failed`: why there is no new token; empty if there is one.
-    `report`: called with each new reason, as `error_cb`."""
+    `report`: called with each new reason, like `error_cb`."""
 
     def __init__(self, login: BearerLogin, report: Callable[[KafkaError], Any] | None) -> None:
         self.failed = ""
@@ -59,8 +59,8 @@ class TokenLogin:
 
 
 def for_librdkafka(side: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration `given` of a side, with a TokenLogin if the login is Causeway's. Raises
-    SettingsError for a login that cannot be used."""
+    """Returns the configuration `given` of a side, with a TokenLogin if Causeway gets the tokens.
+    Raises SettingsError for a login that cannot be used."""
     mechanism = mechanism_of(given)
     if not _is_causeways(mechanism, given):
         if "sasl.jaas.config" in given and mechanism != "GSSAPI":
@@ -102,13 +102,13 @@ def token_login(settings: Mapping[str, Any]) -> TokenLogin | None:
 
 
 def mechanism_of(settings: Mapping[str, Any]) -> str:
-    """In capitals. librdkafka's default is GSSAPI."""
+    """Returns the mechanism in capitals. librdkafka's default is GSSAPI."""
     found = (settings[key] for key in _MECHANISMS if settings.get(key))
     return str(next(found, "GSSAPI")).strip().upper()
 
 
 def remedy_of(settings: Mapping[str, Any]) -> str:
-    """The remedy if librdkafka does not take these settings."""
+    """Returns the remedy if librdkafka refuses these settings."""
     protocol = str(settings.get("security.protocol", "")).upper()
     if not protocol.startswith("SASL") or mechanism_of(settings) != "GSSAPI":
         return ""
@@ -130,7 +130,7 @@ def _is_causeways(mechanism: str, given: Mapping[str, Any]) -> bool:
 
 
 def _javas(mechanism: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """The same login in the keys of Java's clients."""
+    """Returns the same login in the keys of Java's clients."""
     keys = {
         key: _text(value)
         for key, value in given.items()

@@ -21,13 +21,13 @@ class HasStats(Protocol):
 
 
 class Collector(_Collector):
-    """Of one `DualProducer` or `AsyncDualProducer`. The label `producer` has its name."""
+    """Figures of one `DualProducer` or `AsyncDualProducer`. The label `producer` has its name."""
 
     def __init__(self, producer: HasStats) -> None:
         self._producer = producer
 
     def describe(self) -> Iterator[Metric]:
-        """Registering asks for nothing."""
+        """Returns nothing, so that registering asks the producer nothing."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:

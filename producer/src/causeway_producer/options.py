@@ -21,7 +21,7 @@ SpoolSync = Literal["process", "machine"]
 
 
 class Settings(TypedDict, total=False):
-    """The keyword arguments of `DualProducer`; it describes them."""
+    """The keyword arguments of `DualProducer`, which describes them."""
 
     policy: Policy
     name: str | None
@@ -42,7 +42,7 @@ _MAX_MESSAGES = "queue.buffering.max.messages"
 _MAX_KBYTES = "queue.buffering.max.kbytes"
 _NO_LIMIT = {_MAX_MESSAGES: 0, _MAX_KBYTES: (1 << 31) - 1}
 
-_DEFAULT_MESSAGES = 100_000  # librdkafka's, as the four below
+_DEFAULT_MESSAGES = 100_000  # librdkafka's default, like the four below
 _DEFAULT_KBYTES = 1 << 20
 _DEFAULT_RECORD_BYTES = 1_000_000
 _DEFAULT_STICKY_MS = 10
@@ -50,7 +50,7 @@ _DEFAULT_PARTITIONER = "consistent_random"
 _LOG_ERRORS = 3  # librdkafka would warn about our own settings at each start
 _MIN_SPOOL_BYTES = 1 << 20
 
-# From property to why it cannot be set.
+# For each property, why it cannot be set.
 _NEVER_GIVEN_UP = "a record that was taken is never given up; see queue.buffering.max.messages"
 _REFUSED = {
     "transactional.id": "records of two clusters cannot be in one transaction",
@@ -68,10 +68,10 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
     "request.required.acks": ("all", "-1"),
     "enable.gapless.guarantee": ("true",),
 }
-# The first side's values hold for both sides.
+# For these, the first side's values hold for both sides.
 _LIMITS = (_MAX_MESSAGES, _MAX_KBYTES, "message.max.bytes")
 _SHARED = (*_LIMITS, "partitioner", "sticky.partitioning.linger.ms", "on_delivery")
-# Properties that consumers and admin clients need, too.
+# Properties that consumers and admin clients also need.
 _CLIENT = ("bootstrap.servers", "metadata.broker.list", "oauth_cb", "logger", "log_level", "debug")
 _CLIENT_PREFIXES = (
     "security.", "sasl.", "ssl.", "socket.", "broker.", "client.", "https.", "reconnect.",
@@ -81,7 +81,8 @@ _CLIENT_PREFIXES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideOptions:
-    """`producer`: the configuration of its producer. `reader`: that of its other clients."""
+    """`producer`: the configuration of its producer. `reader`: of its consumers and admin
+    clients."""
 
     name: str
     producer: Mapping[str, Any]
@@ -93,9 +94,9 @@ class SideOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`max_messages`: records that were taken and not yet reported, or that one client holds.
-    `max_client_bytes`: of the records that one client holds. `max_record_bytes`: of one record with
-    all overhead. The others are `DualProducer`'s settings."""
+    """`max_messages`: the limit of unreported records, and of records in one client.
+    `max_client_bytes`: the limit of bytes in one client. `max_record_bytes`: the limit of one
+    record with all overhead. The others are `DualProducer`'s settings."""
 
     sides: tuple[SideOptions, SideOptions]
     spool: Path
@@ -146,8 +147,8 @@ def check(
     spool: str | os.PathLike[str],
     settings: Mapping[str, Any],
 ) -> Options:
-    """`settings`: as `Settings` has them. Raises SettingsError, which names the side and the
-    property."""
+    """Checks `settings`, which are those of `Settings`. Raises SettingsError, which names the side
+    and the property."""
     names = settings.get("names", Options.names)
     if len(names) != 2 or names[0] == names[1] or not all(names):
         _refuse("names", f"{names!r} are not two different names")

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 
 Partitioner = Callable[[str, bytes | None, int], int]
-"""From topic, key and number of partitions to one of these."""
+"""Returns a partition for a topic, a key and the number of partitions."""
 
 _CACHED_KEYS = 65_536  # murmur2 and FNV take microseconds in Python
 _MASK = 0xFFFFFFFF
 
 
 def partitioner(name: str, sticky_s: float) -> Partitioner | None:
-    """None if there is no partitioner of that name."""
+    """Returns the partitioner with that name; None if there is none."""
     if name == "random":
         return _Sticky(sticky_s).choose
     hashing = _HASHES.get(name.removesuffix("_random"))
@@ -28,7 +28,7 @@ def partitioner(name: str, sticky_s: float) -> Partitioner | None:
         return None
     if not name.endswith("_random"):
         return partial(_by_key, hashing)
-    # librdkafka's `consistent_random` treats an empty key as no key. The others do not.
+    # librdkafka's `consistent_random` treats an empty key as no key. Other partitioners do not.
     return partial(_by_key_or_random, hashing, _Sticky(sticky_s), hashing is zlib.crc32)
 
 
@@ -65,7 +65,7 @@ class _Sticky:
 
 @lru_cache(_CACHED_KEYS)
 def _murmur2(key: bytes) -> int:
-    """As in Java's DefaultPartitioner, which cuts off the sign."""
+    """The hash of Java's DefaultPartitioner, which cuts off the sign."""
     multiplier = 0x5BD1E995
     found = 0x9747B28C ^ len(key)
     whole = len(key) & ~3
@@ -81,7 +81,7 @@ def _murmur2(key: bytes) -> int:
 
 @lru_cache(_CACHED_KEYS)
 def _fnv1a(key: bytes) -> int:
-    """As in Sarama: the absolute value of a signed number of 32 bits."""
+    """The hash of Sarama: the absolute value of a signed number of 32 bits."""
     found = 0x811C9DC5
     for byte in key:
         found = ((found ^ byte) * 0x01000193) & _MASK

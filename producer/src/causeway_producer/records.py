@@ -66,7 +66,7 @@ class Chunk:
 
 
 class Columns(NamedTuple):
-    """Of the records of a chunk. The headers are with the id."""
+    """The records of a chunk by columns. The headers include the id."""
 
     positions: Sequence[int]
     numbers: Sequence[int]
@@ -77,7 +77,7 @@ class Columns(NamedTuple):
 
 
 def first_position(life: int) -> int:
-    """All positions of that life are greater."""
+    """Returns a position: all positions of this life are greater."""
     return life << _NUMBER_BITS
 
 
@@ -86,7 +86,7 @@ def record_id(identity: str, position: int) -> bytes:
 
 
 def position_of(identity: str, headers: Iterable[Header] | None) -> int | None:
-    """None if the record is not from the producer with that identity."""
+    """Returns the position in the id. None if the record is of another producer."""
     for name, value in headers or ():
         if name == ID_HEADER and value and (found := _ID.fullmatch(value)) is not None:
             whose, life, number = found.groups()
@@ -96,13 +96,13 @@ def position_of(identity: str, headers: Iterable[Header] | None) -> int | None:
 
 
 def encode(records: list[Record]) -> bytes:
-    """One chunk of the spool: a list of tuples, by marshal."""
+    """Encodes one chunk of the spool: a list of tuples, by marshal."""
     return marshal.dumps(records, _FORMAT)
 
 
 def decode(content: bytes) -> list[Record]:
-    """Also reads the encoded batches of earlier versions. Raises SettingsError if these are
-    compressed and the package that unpacks them is missing."""
+    """Decodes a chunk. Also reads the encoded batches of earlier versions. Raises SettingsError if
+    these are compressed and the package that decompresses them is missing."""
     found = marshal.loads(content)  # noqa: S302  (a file of our own)
     if type(found) is list:
         return found
@@ -118,7 +118,7 @@ def decode(content: bytes) -> list[Record]:
 def message_of(
     topic: str, partition: int, record: Record, identity: str, error: Any = None
 ) -> Message:
-    """For a record without an answer of a broker. Its offset is None."""
+    """Returns a message for a record without an answer of a broker. Its offset is None."""
     return Message(
         topic=topic,
         partition=partition,

@@ -1,11 +1,11 @@
 """One of the two clusters: how it starts, notes answers, and recovers from errors.
 
-    CHECKING ──► FEEDING ◄──► DIRECT      DIRECT: its client has all that is in the journal
-        ▲           │            │        FEEDING: it lacks some, since its queue was full
-        └── BROKEN ◄┴────────────┘        BROKEN: the client gave up on a record: it is replaced,
+    CHECKING ──► FEEDING ◄──► DIRECT      DIRECT: its client has all records of the journal
+        ▲           │            │        FEEDING: the client lacks some, because its queue was full
+        └── BROKEN ◄┴────────────┘        BROKEN: the client gave up on a record. It is replaced,
                                           and the cluster's logs are read first (CHECKING)
 
-The application's calls feed the client while the side is DIRECT, the side's own thread else.
+While the side is DIRECT, the application's calls feed the client; otherwise the side's own thread.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _IDLE_S = 0.2
 _FULL_S = 0.01
 _ASK_AGAIN_S = 600.0
 _DAY_MS = 24 * 3600 * 1000
-# Records in a client grow old as well. The client gives up at the latest after twice this time; a
-# chunk may wait as long before the client takes it. With OLD_S that is less than a day.
+# Records in a client grow old as well. The client gives up after twice this time at the latest. A
+# chunk may also wait this long before the client takes it. With OLD_S that is less than a day.
 _WAIT_S = 2 * 3600.0
 
 
@@ -55,9 +55,9 @@ class State(enum.Enum):
 
 
 class Side:
-    """`reason`: of the last trouble, empty once the side keeps up. `client`: None while it is
-    replaced, or has no first token for its login. `forgets_after_ms`: when its brokers forget a
-    client; None if they do not tell."""
+    """`reason`: the reason of the last trouble; empty once the side keeps up. `client`: None while
+    it is replaced, or before the first token for its login. `forgets_after_ms`: the time after
+    which the brokers forget a client; None if the brokers do not say."""
 
     def __init__(self, options: SideOptions, index: int, hub: Hub, settle_s: float) -> None:
         self.name = options.name
@@ -74,9 +74,9 @@ class Side:
         self._progress = (0, time.monotonic())
         self.forgets_after_ms: int | None = None
         self._asked: float | None = None
-        self._failed: set[Copy] = set()  # in which the client failed on a record
+        self._failed: set[Copy] = set()  # the client failed on a record of these
         self._marked = time.time()
-        self._marks: list[tuple[Copy, int]] = []  # what the client had then, by partition
+        self._marks: list[tuple[Copy, int]] = []  # each partition's `given` at that time
         self._wake = hub.wake[index]
         self._closing = threading.Event()
         self.client: SideClient | None = None
@@ -96,7 +96,7 @@ class Side:
         self._thread.start()
 
     def below(self) -> int:
-        """Every record before this position is on this side. With the lock."""
+        """Returns a position: all records before it are on this side. Call it with the lock."""
         if self.state in (State.CHECKING, State.BROKEN):
             return 0
         least = self._feed.below()
@@ -107,16 +107,16 @@ class Side:
         return least
 
     def trouble(self) -> str:
-        """Why the side has no new token, else the reason of its last trouble."""
+        """Returns why the side has no new token, else the reason of its last trouble."""
         login = token_login(self._options.producer)
         return (login.failed if login is not None else "") or self.reason
 
     def silent_s(self, now: float) -> float:
-        """How long it has owed answers without giving one."""
+        """Returns how long the side has owed an answer without giving one."""
         return now - self._progress[1]
 
     def behind_bytes(self) -> int:
-        """Bytes of the spool that its client was not given yet."""
+        """Returns the bytes of the spool that the side's client has not got yet."""
         if self.state is State.DIRECT and not self._feed.has_skipped():
             return 0
         return self._feed.behind_bytes()
@@ -128,7 +128,7 @@ class Side:
     # With the lock
 
     def serve(self, now: float) -> None:
-        """Notes what the cluster has answered."""
+        """Notes the answers of the cluster."""
         if self.client is not None and not self._hub.torn:
             answers, given_up = self.client.poll()
             if answers:
@@ -141,7 +141,7 @@ class Side:
             self._progress = (acknowledged, now)
 
     def feed(self) -> bool:
-        """Whether the client may take more at once."""
+        """Feeds the client. Returns whether the client may take more at once."""
         if self.state not in (State.FEEDING, State.DIRECT) or self._hub.torn:
             return False
         assert self.client is not None
@@ -176,8 +176,8 @@ class Side:
             self._break(KafkaError(KafkaError._TIMED_OUT, "records wait too long for an answer"))
 
     def _note(self, answers: Sequence[Answer]) -> None:
-        """After an error, which of the records that follow in the partition have arrived is not
-        known until the logs were read."""
+        """Notes answers. After an error, only the logs show which of the partition's later records
+        have arrived."""
         noted: dict[Copy, list[Answer]] = {}
         for answer in answers:
             if answer[2] is not None:
@@ -217,8 +217,8 @@ class Side:
             self._wake.set()
 
     def _resume(self, unread: bool) -> None:
-        """A topic need not wait any more. `unread`: its logs were not read after the last client
-        was given up, so all are read again."""
+        """Called when a topic need not wait any more. `unread`: the topic's logs were not read
+        after the last client was given up, so all logs are read again."""
         if unread:
             self._break(KafkaError(KafkaError._STATE, "a topic can be read again"))
         elif self.state in (State.DIRECT, State.FEEDING) and self._feed.resume():
@@ -226,7 +226,7 @@ class Side:
             self._wake.set()
 
     def _complain(self, error: Any) -> None:
-        """Calls `error_cb` if the reason is another one than before."""
+        """Calls `error_cb` if the reason has changed."""
         known = as_kafka_error(error)
         if known.str() != self.reason:
             self.reason = known.str()
@@ -236,7 +236,7 @@ class Side:
     # The side's own thread
 
     def close(self) -> None:
-        """Ends the thread and the client. The next start finds out what is on its way."""
+        """Ends the thread and the client. The next start finds out which records have arrived."""
         self._closing.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -248,7 +248,7 @@ class Side:
         while not self._closing.is_set():
             try:
                 wait_s = self._turn()
-            except Exception as error:  # `stats` shows it, and it is tried again
+            except Exception as error:  # `stats` shows it, and the next turn tries again
                 with self._hub.lock:
                     self._complain(error)
                 wait_s = _RETRY_S
@@ -257,7 +257,7 @@ class Side:
                 self._wake.clear()
 
     def _turn(self) -> float:
-        """How long to wait before the next turn, in seconds."""
+        """Does what is due. Returns how long to wait before the next turn, in seconds."""
         if self.state is State.BROKEN:
             self._end_client()
         if self._asked is None or time.monotonic() - self._asked > _ASK_AGAIN_S:
@@ -274,7 +274,7 @@ class Side:
             return 0.0 if self.feed() else _FULL_S
 
     def _end_client(self) -> None:
-        """The logs show what has arrived of all that it had."""
+        """Ends the client. The logs show which of its records have arrived."""
         with self._hub.lock:
             self.state = State.BROKEN
             ended, self.client = self.client, None
@@ -285,7 +285,7 @@ class Side:
             self.state = State.CHECKING
 
     def _check(self) -> None:
-        """Finds out which records of the journal are on the side already."""
+        """Finds out which records of the journal the side has."""
         hub, index = self._hub, self._index
         with hub.lock:
             self._feed.start()
@@ -333,11 +333,11 @@ class Side:
         found: Mapping[TopicPartitionKey, Reading],
         copies: Mapping[TopicPartitionKey, Copy],
     ) -> dict[TopicPartitionKey, int]:
-        """The last record in each partition before which none is missing."""
+        """Returns, for each partition, the last record before which no record is missing."""
         newest = {copies[where].partition.number: each.newest() for where, each in found.items()}
         expected: defaultdict[int, list[int]] = defaultdict(list)
         for position, number in self._owed(max(newest.values(), default=0)):
-            if position <= newest.get(number, 0):  # many more of a topic may wait
+            if position <= newest.get(number, 0):  # a topic may have many more, which wait
                 expected[number].append(position)
         return {
             where: reading.reached(
@@ -347,7 +347,7 @@ class Side:
         }
 
     def _ask(self) -> None:
-        """Whether the brokers remember a client long enough to send it several batches at once."""
+        """Asks whether the brokers remember a client long enough to get several batches at once."""
         try:
             self.forgets_after_ms = forgets_after_ms(self._options.reader)
         except KafkaException:
@@ -360,8 +360,8 @@ class Side:
             )
 
     def _owed(self, upto: int) -> Iterator[tuple[int, int]]:
-        """Position and partition of the records in the journal, up to a position, that the side is
-        not known to have. Without the lock: nothing is deleted that this side may lack."""
+        """Returns position and partition of the journal's records up to a position that the side
+        is not known to have. Needs no lock: no record that this side may lack is deleted."""
         cursor = JournalCursor()
         while (chunk := self._hub.spool.journal.read(cursor)) is not None and chunk.first <= upto:
             for record in chunk.records:
@@ -382,7 +382,7 @@ class Side:
 
 
 def _fit(copy: Copy, answers: Sequence[Answer]) -> bool:
-    """Whether the offset of the last record leaves room for all before it. It does not if the topic
-    was made again, or if records failed in the client that have no answer of their own."""
+    """Whether the offset of the last record leaves room for all records before it. It does not if
+    the topic was recreated, or if records failed in the client without an answer."""
     offset = answers[-1][3].offset()
     return offset is None or offset - copy.offset >= sum(len(each[1]) for each in answers) - 1

@@ -1,9 +1,9 @@
 """The directory of one producer: its log of records, and `ledger.db` (SQLite in WAL mode).
 
-The ledger knows the producer's name, its clusters and topics, and how far each side has come. That
-is written once a second. After a crash it is old but still true: the place from which to read back.
-So these writes alone do not wait for the disk, which takes up to half a second if brokers write to
-the same disk.
+The ledger has the producer's name, its clusters and topics, and the place that each side has
+reached. The places are written once a second. After a crash they are old but still true: places
+from which to read. So only these writes do not wait for the disk, which takes up to half a second
+if brokers write to the same disk.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CREATE TABLE IF NOT EXISTS places (
 
 
 class Place(NamedTuple):
-    """In one partition of one side: all of our records up to `position` are before `offset`."""
+    """In one partition of one side, all of our records up to `position` are before `offset`."""
 
     position: int
     offset: int
 
 
 class Ledger:
-    """Locks the directory while the process lives. One thread at a time."""
+    """Locks the directory while the process lives. Used by one thread at a time."""
 
     def __init__(self, directory: Path) -> None:
         try:
@@ -74,8 +74,8 @@ class Ledger:
         self.database.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", [key, value])
 
     def check_cluster(self, side: str, cluster_id: str) -> None:
-        """Notes the cluster of a side. Raises SettingsError if it is not the side's earlier
-        cluster, or is the other side's."""
+        """Notes the cluster of a side. Raises SettingsError if the side had another cluster before,
+        or if it is the other side's cluster."""
         key = f"cluster {side}"
         if (known := self.about(key)) not in (None, cluster_id):
             raise SettingsError(
@@ -94,7 +94,7 @@ class Ledger:
             self.note(key, cluster_id)
 
     def partitions(self) -> dict[str, list[int]]:
-        """For each topic the numbers of its partitions, in their order."""
+        """Returns the numbers of the partitions of each topic, in their order."""
         found: dict[str, list[int]] = {}
         for number, topic in self.database.execute(
             "SELECT lane, topic FROM lanes ORDER BY topic, partition"
@@ -103,7 +103,7 @@ class Ledger:
         return found
 
     def add_topic(self, topic: str, count: int) -> list[int]:
-        """Adds the missing ones of `count` partitions; the numbers of all of these."""
+        """Adds the missing ones of `count` partitions. Returns the numbers of all of them."""
         with self._transaction():
             self.database.executemany(
                 "INSERT OR IGNORE INTO lanes (topic, partition) VALUES (?, ?)",
@@ -118,11 +118,12 @@ class Ledger:
         return {number: Place(position, offset) for number, position, offset in rows}
 
     def begin(self, side: str, places: Mapping[int, Place]) -> None:
-        """Where new partitions begin, or go on behind a refused record. Waits for the disk."""
+        """Notes the places of new partitions, or the place behind a refused record. Waits for the
+        disk."""
         self._store({side: places})
 
     def move(self, places: Mapping[str, Mapping[int, Place]]) -> None:
-        """New places, by side and partition: all or none of them. Does not wait for the disk."""
+        """Notes new places, by side and partition: all or none. Does not wait for the disk."""
         self.database.execute("PRAGMA synchronous = NORMAL")
         try:
             self._store(places)
@@ -145,7 +146,7 @@ class Ledger:
 
 class Spool:
     """Opens the directory and begins a life. `identity`: the first part of the ids of this spool's
-    records; no other spool has it, even under the same name. `life`: how often it was opened.
+    records. No other spool has it, even with the same name. `life`: the number of this opening.
 
     Raises SettingsError if the directory is no spool, or another producer's; SpoolInUseError."""
 
@@ -175,7 +176,7 @@ class Spool:
 
 
 def _names(options: Options, ledger: Ledger) -> tuple[str, str]:
-    """The producer's name and its identity, as the first start decided them."""
+    """Returns the producer's name and its identity, as the first start has chosen them."""
     operation = f"open spool {options.spool}"
     known = ledger.about("name")
     if known is not None and options.name not in (None, known):

@@ -1,4 +1,4 @@
-"""The topics of one side: each is examined before it is written to, and again from time to time."""
+"""The topics of one side. Each topic is examined before its first record, and from time to time."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from causeway_producer.hub import DualPartition, Hub
 from causeway_producer.spool import Place
 
 _COUNT_AGAIN_S = 60.0
-# Between two looks at a topic that waits. The pause grows each time the topic fails again: each
-# failure costs the whole side a client.
+# Between two looks at a topic that waits. The pause grows each time the topic fails again, because
+# each failure costs the whole side a client.
 _MIN_PAUSE_S = 0.5
 _MAX_PAUSE_S = 300.0
 
 
 @dataclass(slots=True)
 class _Wait:
-    """`unread`: the side's logs of the topic could not be read, so it is not known how far it has
-    come there. `due`: when to look again."""
+    """`unread`: the side's logs of the topic could not be read, so it is not known which records
+    they have. `due`: the time of the next look."""
 
     reason: str = ""
     due: float = 0.0
@@ -35,8 +35,9 @@ class _Wait:
 
 
 class SideTopics:
-    """`resume` is called, with the lock, when records that waited may be sent; with True if the
-    side's logs have to be read first. `complain` is called with the reason of a new problem."""
+    """`resume` is called, with the lock, when records that waited may be sent. Its argument is True
+    if the side's logs have to be read first. `complain` is called with the reason of a new
+    problem."""
 
     def __init__(
         self,
@@ -55,20 +56,21 @@ class SideTopics:
         self._held: dict[str, _Wait] = {}
         self._pauses: dict[str, float] = {}
         self._counted = 0.0
-        self._identified = False  # it is the cluster that it was before
+        self._identified = False  # the cluster is the same one as before
 
     def any_wait(self) -> bool:
         return bool(self._hub.unopened[self._index] or self._held)
 
     def waits(self, partition: DualPartition) -> bool:
-        """Whether nothing may be sent to it yet. With the lock."""
+        """Whether nothing may be sent to the partition yet. Call it with the lock."""
         return not partition.copies[self._index].open or partition.topic in self._held
 
     def reasons(self) -> dict[str, str]:
         return {topic: wait.reason for topic, wait in self._held.items()}
 
     def hold(self, topic: str, why: str, *, unread: bool = False) -> None:
-        """The side takes no record of the topic; others go on. With the lock."""
+        """Makes a topic wait: the side takes no record of it, but records of other topics. Call it
+        with the lock."""
         pause_s = min(2 * self._pauses.get(topic, _MIN_PAUSE_S / 2), _MAX_PAUSE_S)
         self._pauses[topic] = pause_s
         before = self._held.get(topic)
@@ -76,8 +78,8 @@ class SideTopics:
         self._held[topic] = _Wait(why, time.monotonic() + pause_s, pause_s, unread)
 
     def look_after(self, client: SideClient) -> None:
-        """Opens new topics, and those that can be written to again. Raises if the side does not
-        answer, or is not the cluster that it was."""
+        """Opens new topics, and waiting topics that can be written to again. Raises if the side
+        does not answer, or if it is another cluster than before."""
         now = time.monotonic()
         with self._hub.lock:
             new = self._hub.unopened[self._index]
@@ -99,8 +101,8 @@ class SideTopics:
                 self._put_off(topic, str(error))
 
     def count_again(self, client: SideClient) -> None:
-        """Partitions may be added at any time. Raises until it is known that this is the cluster
-        that it was before: no other one gets a record."""
+        """Counts partitions, because some may be added at any time. Raises until the cluster is
+        known to be the same one as before: no other cluster gets a record."""
         if self._identified and time.monotonic() - self._counted < _COUNT_AGAIN_S:
             return
         with self._hub.lock:
@@ -118,7 +120,7 @@ class SideTopics:
         self._counted = time.monotonic()
 
     def _open(self, client: SideClient, topic: str) -> None:
-        """Finds out where its partitions end: a look back need not read what is before."""
+        """Finds the ends of the new partitions: later, nothing before these need be read."""
         held = self._held.get(topic)
         count = self._count(client, topic, creation_s=CREATION_S if held is None else 0)
         with self._hub.lock:
@@ -157,7 +159,7 @@ class SideTopics:
             wait.due = time.monotonic() + max(_MIN_PAUSE_S, wait.pause_s)
 
     def _count(self, client: SideClient, topic: str, *, creation_s: float) -> int:
-        """Its partitions. Also checks that this is the cluster that it was before."""
+        """Returns the number of partitions. Also checks that the cluster is the same as before."""
         seen = describe(client, topic, creation_s=creation_s)
         with self._hub.lock:
             if seen.cluster_id:

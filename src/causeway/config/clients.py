@@ -50,12 +50,14 @@ def _level(committed: bool) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientKeys(KeyTable, applies=LIVE):
-    """Of any client: `A.consumer.key`, `A.producer.key`, `A.admin.key`."""
+    """The keys of any client: `A.consumer.key`, `A.producer.key`, `A.admin.key`."""
 
     client_id: str = key("client.id", TEXT, "causeway", "Shown in the brokers' logs and quotas.")
-    request_timeout_ms: int = key("request.timeout.ms", MILLIS, 30_000, "For a broker's answer.")
+    request_timeout_ms: int = key(
+        "request.timeout.ms", MILLIS, 30_000, "Timeout of a broker's answer."
+    )
     connect_timeout_ms: int = key(
-        "socket.connection.setup.timeout.ms", MILLIS, 10_000, "For opening a connection."
+        "socket.connection.setup.timeout.ms", MILLIS, 10_000, "Timeout of opening a connection."
     )
     receive_buffer_bytes: int = key(
         "receive.buffer.bytes",
@@ -64,13 +66,13 @@ class ClientKeys(KeyTable, applies=LIVE):
         "Size of a socket's receive buffer; -1: the kernel decides, also for distant clusters.",
     )
     send_buffer_bytes: int = key(
-        "send.buffer.bytes", whole(1, INT_MAX, -1), -1, "What its send buffer holds; -1: likewise."
+        "send.buffer.bytes", whole(1, INT_MAX, -1), -1, "Size of its send buffer; -1: likewise."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FetchSettings(KeyTable, applies=LIVE):
-    """Of the reader of a flow: `A.consumer.key`."""
+    """The keys of a flow's reader: `A.consumer.key`."""
 
     read_committed: bool = start_key(
         "isolation.level",
@@ -106,7 +108,7 @@ class FetchSettings(KeyTable, applies=LIVE):
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerKeys(ClientKeys):
-    """Keys of a flow's writer: `A.producer.key`."""
+    """The keys of a flow's writer: `A.producer.key`."""
 
     max_request_bytes: int | None = key(
         "max.request.size",
@@ -233,14 +235,14 @@ def _word(parts: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaKeys(KeyTable, applies=AS_AT_START):
-    """Of a flow: the schemas of its records."""
+    """The keys of a flow about the schemas of its records."""
 
     mode: Literal["off", "copy", "translate"] = key(
         "causeway.schemas",
         choice("off", "copy", "translate"),
         "off",
-        "`copy` keeps the source's [schema registry](../how-to/schemas-copy.md) copied into the"
-        " target's, ids and all; `translate` registers the schemas there and writes"
+        "`copy` copies the source's [schema registry](../how-to/schemas-copy.md) into the"
+        " target's, with the same ids; `translate` registers the schemas there and writes"
         " their ids there into records. Both need the registries of both clusters.",
     )
     interval_s: float = key(
@@ -254,7 +256,7 @@ class SchemaKeys(KeyTable, applies=AS_AT_START):
         "causeway.schemas.subjects",
         PATTERNS,
         "",
-        "Subjects besides the topics' own (`TOPIC-key`, `TOPIC-value`): a list of whole-name"
+        "More subjects than the topics' own (`TOPIC-key`, `TOPIC-value`): a list of whole-name"
         " regular expressions.",
         applies=LIVE,
     )
@@ -262,34 +264,34 @@ class SchemaKeys(KeyTable, applies=AS_AT_START):
         "causeway.schemas.names",
         choice("mirror", "source", "both"),
         "mirror",
-        "What a topic's subjects are called on the target: after the mirrored topic"
+        "Names of a topic's subjects on the target: by the mirrored topic"
         " (`A.orders-value`), as on the source (`orders-value`), or both.",
     )
     context: str = key(
         "causeway.schemas.context",
         TEXT.then(_without_dot),
         "",
-        "Context of the target's registry that the copies go to, without its dot.",
+        "Context in the target's registry for the copies, without its dot.",
     )
     unknown: Literal["stop", "pass"] = key(
         "causeway.schemas.unknown",
         choice("stop", "pass"),
         "stop",
-        "With `translate`: whether a partition waits before a record with an id that the source's"
-        " registry does not know, or the record passes as it is.",
+        "With `translate`: if a record has an id that the source's registry does not know, the"
+        " partition waits before it (`stop`), or the record passes unchanged (`pass`).",
     )
     parts: tuple[str, ...] = key(
         "causeway.schemas.parts",
         choice("key", "value", "both").then(_parts, _word),
         "both",
-        "With `translate`: what of a record has ids in it. `value` where keys are numbers, whose"
-        " bytes look like the id of a schema.",
+        "With `translate`: the parts of a record that have ids. `value`: for topics whose keys are"
+        " numbers, because their bytes look like the id of a schema.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryKeys(KeyTable, applies=LIVE):
-    """Of a cluster's schema registry: `A.key`."""
+    """The keys of a cluster's schema registry: `A.key`."""
 
     url: str | None = start_key(
         "causeway.registry.url", TEXT, None, "Schema registry of this cluster (http or https)."
@@ -304,7 +306,7 @@ class RegistryKeys(KeyTable, applies=LIVE):
         "causeway.registry.token",
         HEADER,
         None,
-        "What is sent there as `Authorization: Bearer …` instead.",
+        "Token, in place of user name and password: sent as `Authorization: Bearer …`.",
     )
 
 

@@ -36,7 +36,7 @@ class FlowSwitch(KeyTable, applies=LIVE):
 
 @dataclass(frozen=True, kw_only=True)
 class FlowKeys(FlowSwitch):
-    """Of a flow `A->B`: written `A->B.key`, or `key` for all flows."""
+    """The keys of a flow `A->B`: written `A->B.key`, or `key` for all flows."""
 
     topics: tuple[Pattern, ...] = key(
         "topics", PATTERNS, ".*", "Topics to mirror: a list of whole-name regular expressions."
@@ -64,7 +64,7 @@ class FlowKeys(FlowSwitch):
         "Another alias for the source, in names of mirrored topics.",
     )
     target_alias: str | None = key(
-        "target.cluster.alias", TEXT, None, "Another alias for the target, for telling circles."
+        "target.cluster.alias", TEXT, None, "Another alias for the target, for finding circles."
     )
     policy_separator: str = start_key(
         "replication.policy.separator", TEXT, ".", "The text between alias and topic."
@@ -84,7 +84,7 @@ class FlowKeys(FlowSwitch):
         " is the text of its first group.",
     )
     replication_factor: int = key(
-        "replication.factor", REPLICAS, 2, "Of created topics; -1 is the target broker's default."
+        "replication.factor", REPLICAS, 2, "Of created topics; -1: the target broker's default."
     )
     refresh_topics_enabled: bool = key(
         "refresh.topics.enabled", BOOL, True, "Whether to look for new topics and partitions."
@@ -183,7 +183,7 @@ class FlowKeys(FlowSwitch):
         "causeway.offsets.filler.from",
         whole(2, LONG_MAX),
         10_000,
-        "A gap of a compacted topic is large if it has at least so many offsets.",
+        "Number of offsets from which a gap of a compacted topic is large.",
     )
     on_data_loss: Literal["stop", "continue"] = key(
         "causeway.on.data.loss",
@@ -206,8 +206,8 @@ class FlowKeys(FlowSwitch):
         "none",
         "`header`: each mirrored record gets a header `causeway.origin` that names its source, and"
         " records that have been on the target are left out, so that [flows may go both ways"
-        " with the same names](../explanation/provenance.md). `local`: so are all that were"
-        " mirrored before.",
+        " with the same names](../explanation/provenance.md). `local`: records that were mirrored"
+        " before, by any flow, are left out as well.",
     )
     skip_header: str = start_key(
         "causeway.skip.header",
@@ -248,7 +248,7 @@ class FlowKeys(FlowSwitch):
 
 @dataclass(frozen=True, kw_only=True)
 class HeartbeatKeys(KeyTable, applies=LIVE):
-    """Of every pair of clusters, whether its flow runs or not."""
+    """The keys of each pair of clusters, whether its flow runs or not."""
 
     enabled: bool = key(
         "emit.heartbeats.enabled", BOOL, True, "Whether to write heartbeats to the pair's target."
@@ -263,7 +263,7 @@ class HeartbeatKeys(KeyTable, applies=LIVE):
 
 @dataclass(frozen=True, kw_only=True)
 class ControlSettings(KeyTable, applies=LIVE):
-    """Of a flow, besides its records: groups, offset syncs, checkpoints and ACLs."""
+    """The keys of a flow about all but records: groups, offset syncs, checkpoints and ACLs."""
 
     groups: tuple[Pattern, ...] = key(
         "groups",
@@ -368,7 +368,7 @@ class ControlSettings(KeyTable, applies=LIVE):
         "causeway.paused",
         PAUSED,
         "",
-        "What the file pauses: `records`, `checkpoints` (with the groups' offsets) or `heartbeats`,"
+        "Paused by the file: `records`, `checkpoints` (with the groups' offsets) or `heartbeats`,"
         " or several of them. Commands cannot resume it.",
     )
     heartbeats: HeartbeatKeys = HeartbeatKeys()
@@ -384,7 +384,7 @@ OLD_NAMES = {
     "config.properties.blacklist": "config.properties.exclude",
 }
 
-# All that may be written `A->B.key`, or `key` for all.
+# All keys that a file may write as `A->B.key`, or as `key` for all flows.
 OF_FLOWS = frozenset().union(
     *(keys.key_names() for keys in (FlowKeys, ControlSettings, HeartbeatKeys)), OLD_NAMES
 )

@@ -19,9 +19,9 @@ SaslMechanism = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """`ca_pem`: trusted certificates, or None for the system's; `cert_pem` (chain) and `key_pem`
-    (unencrypted PKCS8 or PKCS1) for mutual TLS. `verify_hostname` is false if
-    `ssl.endpoint.identification.algorithm` is empty; `versions`: TLSv1.2, TLSv1.3 or both."""
+    """`ca_pem`: trusted certificates, or None for the system's. `cert_pem` (chain) and `key_pem`
+    (unencrypted PKCS8 or PKCS1): for mutual TLS. `verify_hostname` is false if
+    `ssl.endpoint.identification.algorithm` is empty. `versions`: TLSv1.2, TLSv1.3 or both."""
 
     ca_pem: str | None = None
     cert_pem: str | None = None
@@ -89,11 +89,11 @@ class GoogleSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
-    """Where the credentials of an IAM login come from, by the options of Amazon's login library for
-    MSK and with its defaults. Credentials are sought in `profile`, then by assuming `role_arn`,
-    then, with `default_sources`, wherever AWS's tools look for them, on the machine that opens the
-    connection. A role is assumed with `access_key_id` and so on, or else with the credentials of
-    the default sources. `sts_region`: of the STS that is asked; aws-global: the global one."""
+    """The sources of an IAM login's credentials, by the options of Amazon's login library for MSK
+    and with its defaults. Credentials are sought in `profile`, then by assuming `role_arn`, then,
+    with `default_sources`, in all places in which AWS's tools look, on the machine that opens the
+    connection. A role is assumed with `access_key_id` and its secret, or else with the credentials
+    of the default sources. `sts_region`: the region of the STS; aws-global: the global one."""
 
     profile: str | None = None
     role_arn: str | None = None

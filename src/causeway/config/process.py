@@ -120,7 +120,7 @@ class WebhookSettings(KeyTable, applies=LIVE):
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(KeyTable):
-    """Of the whole process; ours alone."""
+    """The keys of the whole process that only Causeway has."""
 
     lanes: int | None = _key(
         "causeway.lanes",
@@ -211,7 +211,7 @@ class RunSettings(KeyTable):
     webhook: WebhookSettings | None = None  # its `url` is set
 
 
-# The same in seconds, for those who prefer MirrorMaker 2's `.interval.seconds`.
+# The same keys in seconds, as most of MirrorMaker 2's intervals are.
 IN_SECONDS = {
     "causeway.progress.interval.seconds": "causeway.progress.interval.ms",
     "causeway.lease.seconds": "causeway.lease.ms",

@@ -37,14 +37,14 @@ This page is made of the table in the code: `python -m causeway.config.reference
 
 _PATTERNS = """
 Patterns are Java's, and match whole names: a comma ends one, a flag such as `(?i)` holds for those
-after it. One that needs look-around, back-references or possessive quantifiers gets 0.1 s a name;
-a name that it cannot decide in that time is left out. `plan` names such topics; such groups stand
-in `status`, with the task "groups"."""
+after it. A pattern that needs look-around, back-references or possessive quantifiers gets 0.1 s for
+each name. A name that it cannot decide in that time is left out. `plan` lists such topics; `status`
+lists such groups, with the task "groups"."""
 
 
-_TRANSFORMS = """`A->B.causeway.transforms` lists them; what one does is written
+_TRANSFORMS = """`A->B.causeway.transforms` lists them. The keys of a transform are written
 `A->B.causeway.transform.NAME.key`, or `causeway.transform.NAME.key` for all flows. Exactly one of
-`sql`, `sql.file`, `python`, `rules` and `rules.file` says what becomes of a record; see
+`sql`, `sql.file`, `python`, `rules` and `rules.file` says how its records change; see
 [Transforms](../how-to/transforms.md).
 """
 

@@ -75,7 +75,7 @@ class RegistrySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaSettings(SchemaKeys):
-    """What happens to the schemas of a link's records: `copy` keeps the ids, `translate` writes the
+    """How a link treats the schemas of its records: `copy` keeps the ids, `translate` writes the
     ids of the target's registry into the records."""
 
     source: RegistrySettings
@@ -119,8 +119,8 @@ class TransformSettings(TransformKeys):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreatmentSettings:
     """A step that each record of a link goes through, see causeway.relay.treatment. `decides`: all
-    that decides the result, in JSON's types; claims store it. `needs`: what else lanes need
-    for it. `text`: what it does, for people, such as `a header names its source`."""
+    that decides the result, in JSON's types; claims store it. `needs`: more data that lanes need
+    for the step. `text`: a text for people, such as `a header names its source`."""
 
     kind: str
     decides: Mapping[str, Any]
@@ -133,8 +133,8 @@ class TreatmentSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReverseFlow:
-    """The flow back between the same clusters, under the same names. `treatments`: of its records;
-    `read_committed`: how it reads its source; `assumed`: it is in another file."""
+    """The flow back between the same clusters, under the same names. `treatments`: those of its
+    records. `read_committed`: how it reads its source. `assumed`: the flow is in another file."""
 
     treatments: tuple[TreatmentSettings, ...]
     read_committed: bool = True
@@ -154,14 +154,14 @@ class LinkSettings(FlowKeys):
     # How source partitions map to target partitions. "by-key" (MirrorMaker 1): if the target topic
     # has another partition count, the key decides, as with Java's default partitioner.
     partitioning: Literal["same", "by-key"] = "same"
-    # False where others may write to the target topics too (names are not ours alone).
+    # False if others may write to the target topics too (the names are not ours alone).
     sole_writer: bool = True
     group_id: str | None = None  # MirrorMaker 1 only: names the source in `source.alias`
     # The file pauses the records of this flow; directives cannot resume them.
     records_paused: bool = False
     control: ControlSettings = ControlSettings()
     transforms: tuple[TransformSettings, ...] = ()
-    treatments: tuple[TreatmentSettings, ...] = ()  # one after the other, before all else
+    treatments: tuple[TreatmentSettings, ...] = ()  # in this order, before the transform
     schemas: SchemaSettings | None = None
     # The topics of `geo` or `way_back`, by their names on the source. No file has them:
     # control/geo_topics.py reads them from the link's directives.
@@ -175,7 +175,7 @@ class LinkSettings(FlowKeys):
     # Others may write to the target topics, but the file does not say so: records that are there
     # before the mirror starts may be a copy by another tool.
     stops_on_data: bool = False
-    # Set if programs write the topics on both clusters, and groups are followed all the same.
+    # Set if programs write the topics on both clusters, and groups are followed nevertheless.
     reverse: ReverseFlow | None = None
     # The place of each key of this flow in the file, by its plain name: `A->B.topics (line 4)`.
     places: Mapping[str, str] = field(default_factory=FrozenMap, compare=False, repr=False)
@@ -245,7 +245,7 @@ class LinkSettings(FlowKeys):
 
     @property
     def offsets_id(self) -> str:
-        """The prefix of the transactional ids that fill gaps where offsets are preserved."""
+        """The prefix of the transactional ids that fill gaps if offsets are preserved."""
         return f"causeway.{self.slug}.offsets"
 
     @property
@@ -352,7 +352,8 @@ _FIXED = 30  # of words that Causeway defines, all are listed
 
 
 def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSettings, ...]:
-    """The one that is named, or all. Raises ConfigError, with the names that there are."""
+    """Returns the link with this name, or all if it is None. Raises ConfigError, with the names of
+    the file's links."""
     if not settings.links:
         raise ConfigError(action, cause="no flow is enabled", remedy="set A->B.enabled = true")
     found = tuple(each for each in settings.links if link in (None, each.name))
@@ -369,7 +370,7 @@ def links_of(settings: Settings, link: str | None, action: str) -> tuple[LinkSet
 
 
 def reverse_of(settings: Settings, link: LinkSettings) -> LinkSettings | None:
-    """The link of the file that goes the other way."""
+    """Returns the link of the file that mirrors in the other direction; None if there is none."""
     ends = link.target.alias, link.source.alias
     found = (each for each in settings.links if (each.source.alias, each.target.alias) == ends)
     return next(found, None)
@@ -384,8 +385,8 @@ def unknown(
     *,
     fixed: bool = False,
 ) -> ConfigError:
-    """That there is no such `kind`, with those like it; else with all, or the first of many; of
-    `fixed` words always with all."""
+    """Returns the error that there is no `kind` with this `name`. It lists similar `names`, or else
+    the first of all names; if the names are `fixed` words, all of them."""
     known = sorted(names)
     near = get_close_matches(name, known, _NEAR)
     cause = f"there is no {kind} of that name"

@@ -82,8 +82,8 @@ class Actions:
         *,
         misnamed: int = 404,
     ) -> T:
-        """The result of `call`, which gets the author and the `reason`. Raises HTTPException;
-        `misnamed`: the HTTP status for an unknown name."""
+        """Returns the result of `call`, which gets the author and the `reason`. Raises
+        HTTPException. `misnamed`: the HTTP status for an unknown name."""
         client = request.client.host if request.client else "?"
         who = f"{wish.who or 'http'}@{client}"
         _log.info("asked for", extra={"action": action, "who": who, **_said(about)})

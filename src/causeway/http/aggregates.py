@@ -1,10 +1,10 @@
 """Aggregates on a target: topics that have the same name on several source clusters.
 
-orders on C  ◄─ A.orders, by A->C      MirrorMaker 2's names: who reads `.*orders` has them all
+orders on C  ◄─ A.orders, by A->C      MirrorMaker 2's names: a reader of `.*orders` gets them all
              ◄─ B.orders, by B->C
-orders on C  ◄─ orders, by A->C        names that stay: one topic, fed by several links
+orders on C  ◄─ orders, by A->C        kept names: one topic, fed by several links
              ◄─ orders, by B->C
-orders on C  ◄─ sales, by A->C         renamed: what the links mirror tells where it came from
+orders on C  ◄─ sales, by A->C         renamed: the links know the source topics
              ◄─ B.orders, by B->C
 """
 
@@ -19,12 +19,12 @@ from causeway.naming import NoNameError, ReplicationPolicy
 
 
 def aggregates(view: View, links: Sequence[LinkSettings]) -> list[shapes.Aggregate]:
-    """The aggregates by cluster and name. A topic that a link reads on the cluster is a part,
-    if no mirror writes to it."""
+    """Returns the aggregates by cluster and name. A topic that a link reads on the cluster is a
+    part if no mirror writes to it."""
     aliases = {alias for each in links for alias in (each.source.alias, each.target.alias)}
     parts: dict[tuple[str, str], dict[tuple[str, str | None], shapes.AggregatePart]] = {}
     links = [each for each in links if each.name in view.links]
-    fed = {  # by some link, from which cluster and topic
+    fed = {  # by a link, from this cluster and topic
         (each.target.alias, row.target_topic): (each.source.alias, row.topic)
         for each in links
         for row in view.links[each.name].topics
@@ -63,7 +63,7 @@ def _original(
     aliases: set[str],
     fed: Mapping[tuple[str, str], tuple[str, str]],
 ) -> str:
-    """Only names of clusters are taken off: a topic's own name may have the separator in it."""
+    """Removes only the names of clusters: a topic's own name may contain the separator."""
     seen = set()
     while (cluster, topic) in fed and (cluster, topic) not in seen:
         seen.add((cluster, topic))
@@ -72,5 +72,5 @@ def _original(
         while (hop := policy.hop(topic)) is not None and hop[0] in aliases:
             topic = hop[1]
     except NoNameError:
-        pass  # as far as it is known
+        pass  # the name stays as far as it is known
     return topic

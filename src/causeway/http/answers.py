@@ -36,7 +36,7 @@ _STATUS: Final[Mapping[type[CausewayError], int]] = {
 
 
 def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """`value` as JSON: builtins, or structs and what they hold."""
+    """Returns `value` as JSON. `value`: builtins, or structs with their values."""
     try:
         body = msgspec.json.encode(value)
     except UnicodeEncodeError:  # a text that is no UTF-8, such as the name of a file in a reason
@@ -46,7 +46,7 @@ def answer(value: object, status: int = 200, headers: Mapping[str, str] | None =
 
 
 def paged(items: Sequence[Any], total: int, offset: int, limit: int, taken_at_ms: int) -> Response:
-    """A page of `items`, which are cut already."""
+    """Returns a page. `items`: only the items of this page."""
     return answer(
         Page(items=items, total=total, offset=offset, limit=limit, taken_at_ms=taken_at_ms)
     )
@@ -68,8 +68,8 @@ class Asking:
         self._waiting = 0
 
     async def ask(self, call: Callable[[], T], status: Mapping[type[CausewayError], int]) -> T:
-        """The result of `call`, for one request. Raises HTTPException; `status`: its status for
-        more errors."""
+        """Returns the result of `call`, for one request. Raises HTTPException. `status`: its HTTP
+        status for more kinds of errors."""
         with self.waiting():
             return await self.ask_for_many(call, status)
 
@@ -89,7 +89,7 @@ class Asking:
     async def ask_for_many(
         self, call: Callable[[], T], status: Mapping[type[CausewayError], int]
     ) -> T:
-        """As `ask`, for requests that `waiting` counts."""
+        """Like `ask`, for requests that `waiting` counts."""
         try:
             async with self._turn:
                 return await _in_thread(call, self._name)
@@ -100,8 +100,8 @@ class Asking:
 
 
 async def _in_thread(call: Callable[[], T], name: str) -> T:
-    """The result or error of `call`, which asks clusters, from a thread of its own. The end of the
-    run does not wait for the thread, even if a cluster does not answer."""
+    """Returns the result of `call`, which asks clusters, in a new thread. Raises its error. The end
+    of the run does not wait for the thread, even if a cluster does not answer."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

@@ -36,7 +36,7 @@ _NO_NAME: Final = (
     "this port does not have that name: use an address of this machine, or add the name to"
     " causeway.metrics.names"
 )
-# The driver says how to look twice a second, but not while it drains, 60 s at the most.
+# The driver gives a new look twice a second, but not while it drains, which takes at most 60 s.
 _SILENT_S: Final = 120.0
 _ABOUT: Final = (
     "The state of a mirror, as `causeway run` knows it. Errors have Kafka Connect's form: "
@@ -128,7 +128,7 @@ def _add_metrics(app: FastAPI, run: RunViews) -> None:
     def scrape() -> bytes:
         return metrics_text(run.look() if run.begun else None)
 
-    # A scrape comes about once a minute, and is to show the present state.
+    # Prometheus asks about once a minute, and must get the present state.
     scrapes = SharedValue(scrape, name="scrapes", patience_s=0)
 
     @app.get("/metrics", tags=["probes"], response_class=Response)

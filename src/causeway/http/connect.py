@@ -1,13 +1,13 @@
-"""Kafka Connect's paths, for scripts made for MirrorMaker 2: each link is three connectors, called
-as Strimzi calls them.
+"""Kafka Connect's paths, for scripts made for MirrorMaker 2. Each link is three connectors, with
+Strimzi's names.
 
     A->B.MirrorSourceConnector        a task for each lane
     A->B.MirrorCheckpointConnector    the task `groups`
     A->B.MirrorHeartbeatConnector     the task `heartbeats`
 
-Forms and states are Connect's. To pause, resume, stop or restart the first is to do so with the
-link; the other two go on with it. What would change a connector is refused in its form of errors: a
-link is what the file says.
+Forms and states are Connect's. To pause, resume, stop or restart the first connector does the same
+with the link. The other two follow the link, and refuse these requests. Requests that would change
+a connector are refused in Connect's form of errors: only the file defines a link.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _REFUSED: Final = (
 
 @dataclass(frozen=True)
 class Connector:
-    """One of a link's. `settings` as the file has them; `worker`: this process, host and port."""
+    """A connector of a link. `settings`: of the file. `worker`: host and port of this process."""
 
     kind: str  # the last part of its class
     link: LinkStatus
@@ -155,7 +155,7 @@ class Connector:
         return [found]
 
     def _failure(self) -> dict[str, str]:
-        """Of its tasks: where nothing is mirrored, as all partitions have stopped or failed."""
+        """Returns the failure of its tasks, if all partitions have stopped or failed; else {}."""
         if not self._states or not self._states <= _FAILED:
             return {}
         found = (each for each in self.link.partitions if each.reason)
@@ -175,7 +175,7 @@ class Connector:
         }
 
     def config(self) -> dict[str, str]:
-        """With MirrorMaker 2's keys; without credentials, keys and certificates."""
+        """The config with MirrorMaker 2's keys, without credentials, keys and certificates."""
         link = self.settings
         found = {
             "name": self.name,
@@ -321,7 +321,7 @@ def router(
         )
 
     async def act(action: str, name: str, request: Request, why: str | None = None) -> None:
-        """Records the request and does not wait: Connect answers as early."""
+        """Records the request and does not wait, because Connect does not wait either."""
         each = await named(name)
         if each.kind != SOURCE:
             raise HTTPException(405, _OF_SOURCE.format(each.link.name))

@@ -1,5 +1,5 @@
-"""Why a topic or group is mirrored or synced, or not, by what this process knows: at once,
-without a call to a cluster. `causeway explain` asks those, and knows more of what is not mirrored.
+"""Says why a topic or group is mirrored or synced, or not. It uses only this process's knowledge,
+so it answers at once. `causeway explain` asks the clusters, and knows more about unmirrored topics.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def topic(
 
 
 def group(link: LinkSettings, view: LinkView, name: str) -> Explanation:
-    """Explains a group, as the last run of the driver's task found it."""
+    """Explains a group, as the last run of the driver's task for groups has seen it."""
     by_file = explain_group(link, name, GroupFacts(driver=_driver(view.status)))
     found = next((each for each in view.status.groups if each.group == name), None)
     if by_file.code != Code.UNKNOWN:

@@ -1,11 +1,11 @@
 """Decides who may call, before the route is known.
 
-    Host     without TLS: only this machine's addresses and names. Else another site could let its
-             own name lead here, and its page could read (DNS rebinding). With TLS, the browser has
-             compared the name with our certificate.
-    token    where one is set, for all but probes and the page's own files
-    changes  anything but GET, HEAD and OPTIONS: never for another site's page, and in JSON, which
-             no form can send
+    Host     without TLS: only this machine's addresses and names. Otherwise another site could let
+             its own name lead here, and its page could read (DNS rebinding). With TLS, the browser
+             has compared the name with our certificate.
+    token    if one is set: for all but probes and the page's own files
+    changes  all methods but GET, HEAD and OPTIONS: never from another site's page, and only as
+             JSON, which no form can send
 
 Refused calls are logged.
 """
@@ -54,9 +54,9 @@ _Refusal = tuple[int, str]  # status and reason
 
 
 class Guard:
-    """An ASGI application around another. `host`: the address that is listened at; `names`: more
-    names by which it may be called. `open_paths`: paths that need no token; a path that ends in
-    a slash means all paths below it. `not_ours`: the message for callers by another name."""
+    """An ASGI application around another. `host`: the address of the listening socket. `names`:
+    more names that callers may use. `open_paths`: paths that need no token; a path that ends in a
+    slash means all paths below it. `not_ours`: the message for callers that use another name."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Guard:
         if (refusal := self._refusal(scope, Headers(scope=scope))) is None:
             try:
                 await self._app(scope, _bounded(receive), _with_headers(send))
-            except Exception as error:  # has been answered
+            except Exception as error:  # the caller has got its answer
                 _log.error("internal error", exc_info=error, extra={"path": scope["path"][:200]})
             return
         client = scope.get("client")
@@ -110,7 +110,7 @@ class Guard:
             return 413, f"a body has at most {_MOST_BYTES} bytes"
         has_body = length not in ("", "0") or "transfer-encoding" in headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        # Connect's own clients send nothing at all with a PUT or POST that says all by its path.
+        # Connect's own clients send no body with a PUT or POST whose path says all.
         if (has_body or kind) and kind != "application/json":
             return 415, "a body must be application/json"
         return None
@@ -155,7 +155,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """Ends a body of unknown length once it is too long."""
+    """Ends a body of unknown length as soon as it is too long."""
     seen = 0
 
     async def heard() -> Message:
@@ -172,13 +172,12 @@ def _bounded(receive: Receive) -> Receive:
 @dataclass(slots=True)
 class _Logged:
     at: float  # monotonic
-    unsaid: int = 0  # calls since then that were not logged
+    unsaid: int = 0  # later calls that were not logged
 
 
 class Refusals:
-    """Logs refused calls: each that differs, and of equal ones no more than one a minute. So a
-    caller that is refused again and again fills neither the log nor the events that are kept. Used
-    by one event loop."""
+    """Logs refused calls. Of equal calls it logs one a minute. So a caller that is refused again
+    and again fills neither the log nor the kept events. Used by one event loop."""
 
     def __init__(self) -> None:
         self._logged: dict[tuple[str, str], _Logged] = {}

@@ -16,9 +16,9 @@ from causeway.http.views import SharedValue, View
 
 _log = logging.getLogger("causeway.http")
 INTERVAL_S: Final = 5.0
-_POINTS: Final = 4320  # six hours of them
+_POINTS: Final = 4320  # six hours
 _EVENTS: Final = 2000
-_REST = 100.0  # times the cost of a snapshot: with 100,000 partitions, points are less frequent
+_REST = 100.0  # pause after a snapshot, as a multiple of its cost: many partitions get fewer points
 
 
 class Point(NamedTuple):
@@ -45,7 +45,7 @@ class History:
             await asyncio.sleep(max(INTERVAL_S, _REST * views.cost_s))
 
     def note(self, view: View) -> None:
-        """Records a point of each link, unless it has one of that time."""
+        """Records a point of each link, unless the link has one with that time."""
         for name, link in view.links.items():
             points = self._points.setdefault(name, deque(maxlen=_POINTS))
             if points and points[-1].at_ms >= view.now_ms:
@@ -62,14 +62,14 @@ class History:
             )
 
     def since(self, at_ms: int, link: str | None, most: int) -> shapes.History:
-        """The points after `at_ms`; at most `most` of them, at even distances."""
+        """Returns the points after `at_ms`: at most `most`, at even distances."""
         series = []
         for name, points in self._points.items():
             if link is not None and name != link:
                 continue
             chosen = [point for point in points if point.at_ms > at_ms]
             step = -(-len(chosen) // most) if most else 1
-            # The newest one is always among them.
+            # The newest point is always chosen.
             chosen = chosen[::-1][:: max(1, step)][::-1]
             columns = {name: [getattr(point, name) for point in chosen] for name in Point._fields}
             series.append(shapes.Series(link=name, **columns))
@@ -98,7 +98,7 @@ class Events(logging.Handler):
     def newest(
         self, *, link: str | None, search: str, levels: tuple[str, ...], offset: int, limit: int
     ) -> tuple[list[shapes.Event], int]:
-        """One page, the newest first, and the number of matching events."""
+        """Returns one page, the newest events first, and the number of matching events."""
         wanted = search.casefold()
         found = [
             each

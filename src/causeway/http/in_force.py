@@ -1,4 +1,4 @@
-"""The settings that a run works by, without secrets, for `causeway plan --running`."""
+"""The settings in force in a run, without secrets, for `causeway plan --running`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class SecretDigests(BaseModel):
 
 def router(in_force: Settings) -> APIRouter:
     api = APIRouter(prefix="/api/v1/settings", tags=["run"])
-    # In a thread, because 1,000 flows take a second. One at a time, because a digest takes a core
-    # for a moment, and each request is a guess.
+    # In a thread, because 1,000 flows take a second. One at a time, because a digest uses a core
+    # for a moment, and each request may be a guess.
     asking = Asking("settings", at_once=1)
 
     @api.get("", **shapes.answers(shapes.SettingsInForce))

@@ -19,8 +19,8 @@ from causeway.errors import ConfigError
 _log = logging.getLogger("causeway.http")
 MOST_CONNECTIONS: Final = 256
 _AGAIN_S: Final = 60.0  # between two log lines
-# Connections that wait to be accepted. asyncio accepts so many at once, far fewer than there is
-# room for. So a probe is answered before later connections can push it out.
+# Connections that wait to be accepted. asyncio accepts so many at once, and there is room for many
+# more. So a probe is answered before later connections can push it out.
 BACKLOG: Final = 64
 
 
@@ -61,8 +61,8 @@ class Listener(socket.socket):
 
 
 class OpenConnection:
-    """One connection. `busy`: the server works on a request, and waits for no byte of the client.
-    `close` ends the connection at once."""
+    """One connection. `busy`: the server works on a request, and does not wait for bytes of the
+    client. `close` ends the connection at once."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -75,21 +75,21 @@ class OpenConnection:
         return self._sock.fileno() == self._number
 
     def _shut(self) -> None:
-        """Ends a connection that has no protocol yet. asyncio waits for bytes, and sees the end."""
+        """Ends a connection that has no protocol yet. asyncio, which waits for bytes, sees it."""
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
 
 class OpenConnections:
-    """Bounds the connections that are open at a port, TLS handshakes among them, because the
-    driver's files and memory are for its clusters and lanes.
+    """Bounds the number of open connections at a port, including TLS handshakes, because the driver
+    needs its file descriptors and its memory for its clusters and lanes.
 
     A new connection always gets in, so a probe always does. The oldest connection that waits for
     its client is closed. If none waits, the oldest of all is closed. Used by one event loop.
     """
 
     def __init__(self) -> None:
-        self._open: dict[int, OpenConnection] = {}  # by number of file, the oldest first
+        self._open: dict[int, OpenConnection] = {}  # by file descriptor, the oldest first
         self._told_at = -_AGAIN_S
 
     def take(self, sock: socket.socket) -> None:
@@ -114,7 +114,7 @@ class OpenConnections:
 
 
 class Certificate:
-    """`context` is for connections to come; those that are there keep theirs."""
+    """`context` is for new connections; existing ones keep their certificate."""
 
     def __init__(self, http: HttpSettings) -> None:
         """Raises ConfigError for files that cannot be used."""
@@ -124,7 +124,7 @@ class Certificate:
         self._client_ca = http.client_ca
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._seen = self._stamps()  # before: what changes meanwhile is read again
+        self._seen = self._stamps()  # first: a file that changes while it is read is read again
         self._load()
         if self._client_ca:
             self.context.verify_mode = ssl.CERT_REQUIRED
@@ -150,7 +150,7 @@ class Certificate:
             except OSError as error:
                 raise _unusable(f"causeway.http.tls.{name}", path, error) from None
         try:
-            # What does not belong together would leave a context without a key: tried on another.
+            # A key that does not fit would leave the context without a key: try another first.
             for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
                 # A key with a password would be asked for on the terminal.
                 context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
@@ -158,7 +158,7 @@ class Certificate:
             raise _unusable("causeway.http.tls.certificate", self._certificate, error) from None
         if self._client_ca:
             try:
-                # This adds to the earlier ones: a replaced authority is trusted until a new start.
+                # This adds to the trusted authorities: a replaced one is trusted until a restart.
                 self.context.load_verify_locations(cafile=self._client_ca)
             except (OSError, ssl.SSLError) as error:
                 raise _unusable("causeway.http.tls.client.ca", self._client_ca, error) from None

@@ -1,10 +1,10 @@
-"""uvicorn's protocol with bounds on the driver's memory and time that a connection may take. A
-connection needs no token for that, so nothing may grow with what callers send, or do not read. And
-its server, at rest.
+"""uvicorn's protocol and server, with bounds on the memory and the time of the driver that a
+connection may use. A connection needs no token, so nothing may grow with the bytes that a caller
+sends or does not read. The server uses no CPU while no client calls.
 
     read      1 KB at a time, and nothing while a request that came too early waits
     head      64 KB and 100 headers
-    answer    written in pieces of 64 KB, each after its client took most of the one before
+    answer    written in pieces of 64 KB, the next one once its client took most of the last
     time      2 minutes for a request and its answer, 10 seconds without taking any of the answer
 """
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
     from causeway.http.listener import OpenConnection, OpenConnections
 
-PATIENCE_S: Final = 120.0  # for a request and its answer
-UNREAD_S: Final = 10.0  # in which a client takes at least a piece of its answer
+PATIENCE_S: Final = 120.0  # the longest time for a request and its answer
+UNREAD_S: Final = 10.0  # in this time a client takes at least a piece of its answer
 _MOST_BYTES: Final = 64 * 1024  # of a request's head
 _MOST_HEADERS: Final = 100
 _READ_BYTES: Final = 1024  # at a time: all requests in these bytes are parsed at once
 _PIECE_BYTES: Final = 64 * 1024  # of an answer
-_DATE_S: Final = 1.0  # so often the answers' date is set
+_DATE_S: Final = 1.0  # between two settings of the answers' date
 
 
 class _Flow(FlowControl):
-    """Reads nothing while requests wait, also if the application asks for more. So a client that
-    does not wait for answers has its requests read one after the other."""
+    """Reads nothing while requests wait, even if the application asks for more. So the requests of
+    a client that does not wait for answers are read one after the other."""
 
     def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
         super().__init__(transport)
@@ -47,10 +47,10 @@ class _Flow(FlowControl):
 
 
 class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
-    """Ends a connection if a request has too long a head or too many headers, takes longer than
-    `PATIENCE_S` with its answer, or if the client does not read the answer. Between requests
-    uvicorn's own limit of 5 seconds counts. As a BufferedProtocol it says how much is read at a
-    time."""
+    """Ends a connection if the head of a request is too long, if it has too many headers, if the
+    request and its answer take longer than `PATIENCE_S`, or if the client does not read the answer.
+    Between requests uvicorn's own limit of 5 seconds counts. As a BufferedProtocol it decides how
+    many bytes asyncio reads at a time."""
 
     def __init__(
         self, *given: Any, connections: OpenConnections | None = None, **more: Any
@@ -60,7 +60,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         self._open: OpenConnection | None = None
         # asyncio's TLS fills a slice of the buffer, which must not be a copy.
         self._buffer = memoryview(bytearray(_READ_BYTES))
-        self._unparsed = 0  # bytes that have come since a head was whole
+        self._unparsed = 0  # bytes received since the last complete head
         self._parsed = False
         self._overdue: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
@@ -111,7 +111,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     def on_response_complete(self) -> None:
         self._restart_patience()
         super().on_response_complete()
-        self.flow.resume_reading()  # if the request that was begun was the last one that waited
+        self.flow.resume_reading()  # if no other request waits
         self._note_busy()
 
     def pause_writing(self) -> None:
@@ -138,8 +138,8 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
 
 
 def in_pieces(app: ASGIApp) -> ASGIApp:
-    """`app` with answers written piece by piece. So the driver holds no second copy of a large
-    answer if the client reads slowly."""
+    """Returns `app` with answers that are written piece by piece. So the driver holds no second
+    copy of a large answer if the client reads slowly."""
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         async def piecewise(message: Message) -> None:
@@ -159,14 +159,14 @@ def in_pieces(app: ASGIApp) -> ASGIApp:
 
 
 class PatientServer(Server):
-    """Waits to be told of its end, where uvicorn looks for it ten times a second."""
+    """Waits for an event to end. uvicorn's server checks ten times a second."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._ended = asyncio.Event()
 
     def end(self) -> None:
-        """From the loop's thread."""
+        """Call it in the loop's thread."""
         self.should_exit = True
         self._ended.set()
 

@@ -1,5 +1,5 @@
-"""The server: a thread of its own in the driver, with an event loop of its own. It reads snapshots,
-and holds up no lane and no link; what goes wrong in it is its own affair.
+"""The HTTP server: a thread of the driver with its own event loop. It reads snapshots, and delays
+no lane and no link. Its errors end only the server.
 
 The web framework is imported in that thread, when the first call comes.
 """
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("causeway.http")
 _TICK_S: Final = 0.1
-_AGAIN_S: Final = 5.0  # an address that another process has
-_FRESH_S: Final = 60.0  # certificates are looked at so often
+_AGAIN_S: Final = 5.0  # between two attempts, while another process has the address
+_FRESH_S: Final = 60.0  # between two looks for changed certificates
 _END_S: Final = 5.0
-_GRACE_S: Final = 0.5  # for answers under way; less than uvicorn gives, who logs an error then
+_GRACE_S: Final = 0.5  # for answers under way; uvicorn gives more, but logs an error then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """`take`: to be called with how to look at the run; `change`: with other settings of the same
-    run, whose links requests may name from then on. `address`: where it is served, None where it is
-    not; `trouble`: why not (yet)."""
+    """`take`: call it with the function that looks at the run. `change`: call it with other
+    settings of the same run; from then on requests may name their links. `address`: the server's
+    URL, None if it is not served. `trouble`: why it is not served (yet)."""
 
     take: Callable[[Look], None]
     change: Callable[[Settings], None] = lambda _: None
@@ -49,10 +49,10 @@ class Serving:
 
 @contextmanager
 def served(settings: Settings) -> Iterator[Serving]:
-    """Serves what [causeway.http.*] and [causeway.metrics.*] say while the block lasts.
+    """Serves HTTP as [causeway.http.*] and [causeway.metrics.*] say, while the block lasts.
 
-    A port of [causeway.http.*] that another process has is tried again and again. Raises
-    ConfigError for an address or certificate that cannot be used, or metrics' port if it is taken.
+    If another process has the port of [causeway.http.*], the server tries again and again. Raises
+    ConfigError for an address or certificate that cannot be used, or if metrics' port is taken.
     """
     run = settings.run
     if run.http.port is None and run.metrics_port is None:
@@ -77,7 +77,7 @@ class _ServerThread:
         self._events = events
         run = settings.run
         self._settings = settings
-        self._app: Any = None  # of the settings, once it was called
+        self._app: Any = None  # for the settings; None before the first call
         self._http = run.http
         self._certificate = Certificate(run.http) if run.http.certificate else None
         self._metrics: Listener | None = None
@@ -90,7 +90,7 @@ class _ServerThread:
         self._views, self._history = RunViews(), History()
         self._servers: list[PatientServer] = []
         self._stopping = threading.Event()
-        self._over: asyncio.Event | None = None  # the same in the loop, once that runs
+        self._over: asyncio.Event | None = None  # the same for the loop, once the loop runs
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
@@ -130,7 +130,7 @@ class _ServerThread:
                 each.close()
 
     def _try_to_listen(self) -> Listener | None:
-        """None if another process has the address."""
+        """Returns None if another process has the address."""
         assert self._http.port is not None
         try:
             return listen(self._http.host, self._http.port, "http")
@@ -146,7 +146,7 @@ class _ServerThread:
 
     async def _serve(self) -> None:
         self._over = over = asyncio.Event()
-        self._loop = asyncio.get_running_loop()  # from now on, `stop` tells `over`
+        self._loop = asyncio.get_running_loop()  # from now on, `stop` sets `over`
         if self._stopping.is_set():
             return
         doors = [asyncio.create_task(self._guarded("metrics"))] if self._metrics else []
@@ -175,7 +175,7 @@ class _ServerThread:
         for server in self._servers:
             for connection in list(server.server_state.connections):
                 connection.transport.abort()
-        await asyncio.sleep(_TICK_S)  # until all know that they are alone
+        await asyncio.sleep(_TICK_S)  # until all tasks know that their connections have ended
         for server in self._servers:
             for task in list(server.server_state.tasks):
                 task.cancel()
@@ -209,7 +209,7 @@ class _ServerThread:
         await self._serve_app(newest, self._main, self._certificate)
 
     def _make_app(self, *, first: bool = False) -> None:
-        """The application with the settings of now. Before the first call there is none."""
+        """Makes the application with the present settings, if a call has come."""
         if self._app is None and not first:
             return
         from causeway.http.actions import Actions
@@ -245,7 +245,7 @@ class _ServerThread:
         await server.serve(sockets=[door])
 
     async def _await_address(self) -> None:
-        """Until it is ours, or the run ends."""
+        """Returns when the address is ours, or the run ends."""
         assert self._over is not None
         while self._main is None and not self._stopping.is_set():
             with suppress(TimeoutError):
@@ -282,7 +282,7 @@ def _server(app: Any, door: Listener, certificate: Certificate | None = None) ->
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="error",  # what scanners of ports send is no warning
+        log_level="error",  # requests of port scanners are not worth a warning
         access_log=False,
         proxy_headers=False,
         server_header=False,

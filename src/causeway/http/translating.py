@@ -1,8 +1,8 @@
 """Translates offsets over HTTP, for consumers that store their own offsets.
 
-Each answer reads the progress topic, and logs where it has to. So the requests that arrive while
-clusters are asked are answered together by the next round, and a rest follows each round: however
-many ask, the driver is not slowed down.
+Each answer reads the progress topic, and logs if needed. Requests that arrive while clusters are
+asked are answered together by the next round. A rest follows each round. So any number of requests
+does not slow the driver down.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from causeway.http.answers import Asking, answer
 from causeway.translation import Answer, OffsetNote, Question, answer_json, translate
 
 _REST: Final = 4.0  # times the time of a round
-_MOST_REST_S: Final = 10.0  # an absent cluster takes long, and costs nothing
+_MOST_REST_S: Final = 10.0  # if a cluster is down, a round is long but uses no CPU
 _PATIENCE_S: Final = 3.0  # for reading logs
 # The link and the direction of a round.
 _Way = tuple[str, bool]
@@ -31,7 +31,7 @@ _Answers = dict[Question, Answer]
 
 
 class Translating:
-    """On `settings`' links. Belongs to one event loop."""
+    """Answers questions about the links of `settings`. Belongs to one event loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -47,7 +47,7 @@ class Translating:
                 self._rounds[way] = ({}, asyncio.create_task(self._answers(way)))
             questions, answers = self._rounds[way]
             questions[question] = None
-            # A request that ends leaves the round to the others.
+            # If a request ends, its round goes on for the others.
             return (await asyncio.shield(answers))[question]
 
     async def _answers(self, way: _Way) -> _Answers:

@@ -84,7 +84,7 @@ class View:
         self.links = {link.name: LinkView(link) for link in snapshot.links}
 
     def of(self, link: str | None) -> list[LinkView]:
-        """That link, or all links."""
+        """Returns the view of this link, or of all links if it is None."""
         return [each for name, each in self.links.items() if link is None or name == link]
 
     def statuses(self, link: str | None) -> list[LinkStatus]:
@@ -101,8 +101,8 @@ class View:
         offset: int,
         limit: int,
     ) -> tuple[list[tuple[LinkView, PartitionStatus]], int]:
-        """One page of the partitions that match, by link, topic and number, and how many match.
-        Topics outside the page are only counted: 100,000 partitions take 3 ms."""
+        """Returns one page of the matching partitions, by link, topic and number, and how many
+        match. Topics outside the page are only counted: 100,000 partitions take 3 ms."""
         page: list[tuple[LinkView, PartitionStatus]] = []
         total = 0
         for each in self.of(link):
@@ -131,12 +131,12 @@ def _in(topic: TopicStatus, states: Collection[str]) -> int:
 
 
 class SharedValue(Generic[Value]):
-    """A value that `make` makes in a thread of its own, one at a time; the end of a run waits for
-    none. A caller gets the last value if it is a few seconds old at the most (`patience_s` and the
-    time that making takes), and otherwise waits for the next one.
+    """A value that `make` makes in a separate thread, one call at a time. The end of the run does
+    not wait for it. A caller gets the last value if it is at most a few seconds old (`patience_s`
+    plus the time that making takes). Otherwise the caller waits for the next value.
 
-    A snapshot of 100,000 partitions and its view take 0.4 to 0.7 s of CPU: made for each call, a
-    page that is open in a browser would take the driver a core.
+    A snapshot of 100,000 partitions and its view take 0.4 to 0.7 s of CPU. If each call made one, a
+    page that is open in a browser would use a whole core of the driver.
     """
 
     def __init__(self, make: Callable[[], Value], *, name: str, patience_s: float = 2.0) -> None:
@@ -147,10 +147,10 @@ class SharedValue(Generic[Value]):
         self._under_way: Future[Value] | None = None
         self._name = f"http {name}"
         self._closed = False
-        self.cost_s = 0.0  # of the last one
+        self.cost_s = 0.0  # for the last value
 
     async def newest(self) -> Value:
-        """Raises what `make` does."""
+        """Raises the errors of `make`."""
         made, now = self._made, time.monotonic()
         if made is not None and now < made.again_at:
             return made.value
@@ -194,13 +194,13 @@ class SharedValue(Generic[Value]):
 
 class _Made(NamedTuple, Generic[Value]):
     value: Value
-    again_at: float  # monotonic: from then on, a caller has another one made
-    stale_at: float  # until then, callers get this one meanwhile
+    again_at: float  # monotonic: from then on, a call starts to make the next one
+    stale_at: float  # until then, callers get this one while the next one is made
 
 
 class RunViews:
-    """The views of one run. Any thread may `take` how to look at it. `heard_at`: when that was
-    (monotonic)."""
+    """The views of one run. Any thread may call `take` with the function that looks at the run.
+    `heard_at`: the time of the last call (monotonic)."""
 
     def __init__(self) -> None:
         self._look: Look | None = None

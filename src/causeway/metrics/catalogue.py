@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class Metric(NamedTuple):
-    """`name`: in the scrape; that of a counter ends in `_total`. `help`: one line, no backslash."""
+    """`name`: as in the scrape; a counter's name ends in `_total`. `help`: a line, no backslash."""
 
     name: str
     help: str
@@ -23,7 +23,7 @@ class Metric(NamedTuple):
 
 
 def _timing(name: str, meaning: str) -> dict[str, str]:
-    """The four metrics that MirrorMaker 2 has for each measured time."""
+    """Returns the four metrics that MirrorMaker 2 has for each measured time."""
     return {
         name: f"{meaning} The latest value.",
         f"{name}_min": f"{meaning} Minimum of the last minute.",

@@ -1,5 +1,5 @@
-"""Records as Arrow, in the columns of Spark's own Kafka source; and Arrow batches of a query as
-records to be written, with a digest of them."""
+"""Turns records into Arrow batches, in the columns of Spark's own Kafka source, and Arrow batches
+of a query into records to write. Computes a digest of these records."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def whole_schema(options: ReadOptions) -> StructType:
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:
-    """`schema` may omit columns; these are not built. Raises ConfigError."""
+    """Checks a schema. It may omit columns, which are not built then. Raises ConfigError."""
     known = {field.name: field.dataType for field in whole_schema(options).fields}
     for field in schema.fields:
         if field.name not in known:
@@ -86,8 +86,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def batches(
     tp: TopicPartition, runs: Iterable[Run], schema: pa.Schema, *, late_is_null: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of at most ROWS records, and about BYTES unless a record is larger. A time that
-    Spark cannot express is null with `late_is_null`, else raises CausewayError."""
+    """Returns Arrow batches of at most ROWS records, and of about BYTES unless a record is larger.
+    With `late_is_null`, a time that Spark cannot express is null; otherwise it raises
+    CausewayError."""
     waiting: list[Run] = []
     rows = size = 0
     for run in runs:
@@ -152,7 +153,7 @@ def _column(
 
 
 def _times(tp: TopicPartition, records: Sequence[Record], late_is_null: bool) -> pa.Array:
-    """In µs."""
+    """Returns the times in µs."""
     times = [-1 if record.timestamp is None else record.timestamp for record in records]
     if max(times) <= _LAST and min(times) >= -_LAST:
         return pa.array([time * 1000 for time in times], pa.int64())
@@ -170,7 +171,7 @@ def _times(tp: TopicPartition, records: Sequence[Record], late_is_null: bool) ->
 
 
 def _headers(records: Sequence[Record], kind: pa.ListType) -> pa.Array:
-    """Null if a record has none, as in Spark's own source."""
+    """Returns the headers; null for a record without headers, as in Spark's own source."""
     places: list[int | None] = []
     keys: list[Any] = []
     values: list[bytes | None] = []
@@ -202,8 +203,8 @@ _MASK = 2**64 - 1
 
 
 class OutgoingRow(NamedTuple):
-    """One record and its destination; None: by the option, by the key. `timed`: the row has a time;
-    otherwise the record has the present time."""
+    """One record and its destination. `topic`: None if the option names it. `partition`: None if
+    the key decides. `timed`: the row has a time; otherwise the record has the present time."""
 
     topic: str | None
     partition: int | None
@@ -231,7 +232,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 
 def rows(batch: pa.RecordBatch) -> Iterator[OutgoingRow]:
-    """The rows of a batch, in order; a row without a time gets the present time."""
+    """Returns the rows of a batch, in order. A row without a time gets the present time."""
     count = batch.num_rows
     nothing = [None] * count
 
@@ -267,8 +268,8 @@ def _header_pairs(found: object) -> list[tuple[str, bytes | None]]:
 
 
 class RowsDigest:
-    """A digest of rows in any order: shows whether a task gets the same rows again. No protection
-    against forgery."""
+    """A digest of rows in any order. It shows whether a task gets the same rows again. It does not
+    protect against forgery."""
 
     __slots__ = ("count", "total")
 
@@ -277,14 +278,14 @@ class RowsDigest:
         self.total = 0
 
     def add(self, row: OutgoingRow) -> None:
-        """The present time is left out, because it differs each time."""
+        """Adds a row, without its time if it is the present time, which differs each time."""
         record = row.record
         key, value = record.key, record.value
         check = zlib.crc32(value or b"", zlib.crc32(key or b""))
         if record.headers:
             check = zlib.crc32(repr(record.headers).encode(errors="surrogateescape"), check)
-        # The checksum covers the lengths of the parts, and which are null. Mixed into the sum
-        # instead, the next byte could undo them.
+        # The checksum covers the lengths of the parts, and which parts are null. If these were
+        # mixed into the sum instead, the next byte could undo them.
         ends = f"{-1 if key is None else len(key)} {-1 if value is None else len(value)}"
         where = f"{record.timestamp if row.timed else ''} {row.topic} {row.partition}"
         check = zlib.crc32(f"{ends} {where}".encode(), check)

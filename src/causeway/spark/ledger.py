@@ -1,4 +1,4 @@
-"""Notes on the cluster which batches were written, so that each batch is written once.
+"""Records on the cluster which batches are written, so that each batch is written exactly once.
 
 Task `p` of a write named `w` writes batch `b` in its own transaction, with the id `w.p`. Part of
 that transaction is a **mark**: offset `b + 1` of the group `w.p`, with a digest of the rows. So the
@@ -7,12 +7,12 @@ again first takes over the transactional id, which aborts an open transaction an
 and then reads the mark: if it exists, nothing is written again, and the rows must match the digest.
 
 Before the driver commits the first transaction of a batch, it notes in the group `w` the batch and
-its number of tasks. If a task is missing or empty when the batch is written again, its rows would
-otherwise be doubled by the task that has them now.
+its number of tasks. When the batch is written again, a task that was there before may be missing or
+empty. Without the note, the task that has its rows now would write them a second time.
 
 Groups without members lose their offsets after the brokers' `offsets.retention.minutes` (a week).
 Their names begin with `__`, so that mirrors skip them: a mark is valid for its own cluster only. A
-translated mark is detected, because its note contains the batch, too."""
+translated mark is detected, because its note also contains the batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PREFIX = "__causeway-spark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerMark:
-    """`batch`: the last one that is written. `note`: the digest (of a task), or the number of
+    """`batch`: the last written batch. `note`: the digest of a task's rows, or the number of
     tasks."""
 
     batch: int
@@ -36,7 +36,7 @@ class LedgerMark:
 
 
 def write_name(name: str) -> str:
-    """The prefix of groups and transactional ids. `name`: a query's id, or the option id."""
+    """Returns the prefix of groups and transactional ids. `name`: a query's id or the option id."""
     return f"{PREFIX}.{name}"
 
 
@@ -45,15 +45,15 @@ def task_name(write: str, task: int) -> str:
 
 
 def marks(cluster: Cluster, names: Collection[str]) -> dict[str, LedgerMark]:
-    """The mark of each group that has one. Raises CausewayError: DivergedError for a mark that was
-    not written on this cluster."""
+    """Returns the mark of each group that has one. Raises CausewayError, and DivergedError if a
+    mark was not written on this cluster."""
     found: dict[str, LedgerMark] = {}
     if not names:
         return found
     for name, offsets in cluster.committed_offsets_of(names).items():
         if isinstance(offsets, CausewayError):
             raise offsets
-        if offsets:  # the same for each topic that was written to
+        if offsets:  # all topics of the batch have the same mark
             last = max(offsets.values(), key=lambda committed: committed.offset)
             batch, _, note = last.metadata.partition(" ")
             if batch != str(last.offset - 1):
@@ -70,14 +70,14 @@ def marks(cluster: Cluster, names: Collection[str]) -> dict[str, LedgerMark]:
 def mark(
     cluster: Cluster, transaction: Transaction, batch: int, digest: str, topics: Iterable[str]
 ) -> None:
-    """Part of `transaction`, in the group of its name. Raises CausewayError."""
+    """Adds the mark to `transaction`, in the group with its name. Raises CausewayError."""
     committed = Committed(offset=batch + 1, metadata=f"{batch} {digest}")
     places = {TopicPartition(topic, 0): committed for topic in topics}
     transactions.commit_offsets(cluster, transaction, transaction.id, places)
 
 
 def note_batch(cluster: Cluster, write: str, batch: int, tasks: int, topics: Iterable[str]) -> None:
-    """Raises CausewayError."""
+    """Notes the batch and its number of tasks. Raises CausewayError."""
     committed = Committed(offset=batch + 1, metadata=f"{batch} {tasks}")
     places = {TopicPartition(topic, 0): committed for topic in topics}
     result = cluster.commit_offsets({write: places})[write]
@@ -87,7 +87,7 @@ def note_batch(cluster: Cluster, write: str, batch: int, tasks: int, topics: Ite
 
 
 def check_same(write: str, batch: int, before: str, now: str) -> None:
-    """Raises DivergedError if a task has other rows than when they were written."""
+    """Raises DivergedError if a task has other rows than those that it has written."""
     if before != now:
         raise DivergedError(
             "write",
@@ -101,7 +101,7 @@ def check_same(write: str, batch: int, before: str, now: str) -> None:
 def check_none_missing(
     cluster: Cluster, write: str, batch: int, filled: Collection[int], tasks: int
 ) -> None:
-    """Raises DivergedError if a task that has no rows now had written some of this batch."""
+    """Raises DivergedError if a task without rows has written rows of this batch before."""
     before = marks(cluster, [write]).get(write)
     if before is None or before.batch != batch:
         return

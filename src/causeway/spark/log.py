@@ -1,5 +1,5 @@
 """Reads ranges of partitions as records: resolves the offsets to read, cuts them into tasks, and
-decodes what a consumer would get."""
+decodes the records that a consumer would get."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class ReadRange:
 
 
 def partitions_of(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
-    """The partitions that `options` select, in order. Raises CausewayError for a named topic that
-    does not exist or may not be described."""
+    """Returns the partitions that `options` select, in order. Raises CausewayError for a named
+    topic that does not exist or may not be described."""
     if options.partitions is not None:
         return sorted(options.partitions)
     if options.topics is not None:
@@ -74,8 +74,8 @@ def _of_topic(topic: TopicMetadata) -> list[TopicPartition]:
 def looked_up(
     cluster: Cluster, tps: Collection[TopicPartition], timestamp: int, read_committed: bool
 ) -> Offsets:
-    """The offset of each partition at `timestamp` (ms, EARLIEST or LATEST), -1 if no record is as
-    late. Raises the first CausewayError."""
+    """Returns the offset of each partition at `timestamp` (ms, EARLIEST or LATEST), -1 if all
+    records are earlier. Raises the first CausewayError."""
     found: Offsets = {}
     for tp, answer in cluster.list_offsets(tps, timestamp, read_committed).items():
         if isinstance(answer, CausewayError):
@@ -87,8 +87,8 @@ def looked_up(
 def resolved(
     cluster: Cluster, tps: Collection[TopicPartition], bound: Bound, options: ReadOptions
 ) -> Offsets:
-    """The offset of `bound` in each of `tps`. Raises ConfigError for partitions that it names and
-    that are not read, or does not name."""
+    """Returns the offset of `bound` in each of `tps`. Raises ConfigError if the option names other
+    partitions than those that are read, or not all of them."""
     committed = options.read_committed
     given = dict.fromkeys(tps, bound.at) if isinstance(bound.at, int) else dict(bound.at)
     if odd := sorted(set(given) ^ set(tps)):
@@ -111,7 +111,7 @@ def resolved(
 
 
 def split(ranges: Collection[ReadRange], least: int | None) -> list[ReadRange]:
-    """At least `least` ranges, if there are as many offsets, of about equal length."""
+    """Returns at least `least` ranges of about equal length, or one for each offset."""
     ranges = [part for part in ranges if part.end > part.start]
     if least is None or len(ranges) >= least:
         return list(ranges)
@@ -130,8 +130,8 @@ def split(ranges: Collection[ReadRange], least: int | None) -> list[ReadRange]:
 
 
 def limited(start: Mapping[TopicPartition, int], end: Offsets, most: int) -> Offsets:
-    """`end`, or lower offsets so that about `most` offsets are read, in proportion to each
-    partition."""
+    """Returns `end`, or lower offsets so that about `most` offsets are read. Each partition has its
+    share of them."""
     sizes = {tp: max(0, at - start[tp]) for tp, at in end.items()}
     total = sum(sizes.values())
     if total <= most:
@@ -139,7 +139,7 @@ def limited(start: Mapping[TopicPartition, int], end: Offsets, most: int) -> Off
     shares = {}
     for tp, size in sizes.items():
         share = most * size / total
-        # At least one, otherwise a small partition next to large ones would never be read.
+        # At least one offset, otherwise a small partition next to large ones would never be read.
         shares[tp] = start[tp] + min(size, math.ceil(share) if share < 1 else math.floor(share))
     return shares
 
@@ -147,8 +147,9 @@ def limited(start: Mapping[TopicPartition, int], end: Offsets, most: int) -> Off
 def limited_by_bytes(
     cluster: Cluster, start: Mapping[TopicPartition, int], end: Offsets, most: int
 ) -> Offsets:
-    """`end`, or lower offsets so that about `most` bytes of the log are read. Estimates the bytes
-    of an offset from the first SAMPLE_BYTES of each partition. At least one offset of each."""
+    """Returns `end`, or lower offsets so that about `most` bytes of the log are read, but at least
+    one offset of each partition. Estimates the bytes of an offset from the first SAMPLE_BYTES of
+    each partition."""
     behind = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
     each = {tp: bytes_an_offset(cluster, tp, start[tp]) for tp in behind}
     total = sum(behind[tp] * each[tp] for tp in behind)
@@ -168,8 +169,8 @@ CREATE_TIME, APPEND_TIME, NO_TIME = 0, 1, -1  # Kafka's TimestampType
 
 
 class Run(NamedTuple):
-    """Records of one batch. `size`: about how many bytes they take. `next`: the offset after the
-    batch. `timestamp_type`: Kafka's number."""
+    """Records of one batch. `size`: their bytes, about. `next`: the offset after the batch.
+    `timestamp_type`: Kafka's number."""
 
     records: Sequence[Record]
     size: int
@@ -186,10 +187,11 @@ def read_range(
     read_committed: bool,
     fail_on_data_loss: bool,
 ) -> Iterator[Run]:
-    """The records at offsets `start` up to, not including, `end`, which the log has reached.
+    """Returns the records at offsets `start` up to, not including, `end`, which the log has
+    reached.
 
-    Holds one fetch answer and one unpacked batch in memory. Raises CausewayError if the log does
-    not have that range any more, unless not `fail_on_data_loss`: then the rest is read."""
+    Holds one fetch answer and one unpacked batch in memory. If the log no longer has the whole
+    range, raises CausewayError, or without `fail_on_data_loss` reads the rest."""
     position = start
     deadline = Deadline(cluster.timeout_s)
     while position < end:
@@ -220,7 +222,7 @@ def read_range(
 def _after_loss(
     cluster: Cluster, tp: TopicPartition, position: int, end: int, fail_on_data_loss: bool
 ) -> int:
-    """The next offset to read if offset `position` is not in the log."""
+    """Returns the next offset to read if offset `position` is not in the log."""
     ends = [cluster.list_offsets([tp], which)[tp] for which in (EARLIEST, LATEST)]
     for answer in ends:
         if isinstance(answer, CausewayError):
@@ -243,8 +245,8 @@ def _after_loss(
 def runs(
     data: memoryview, position: int, end: int, aborted: Sequence[tuple[int, int]], subject: str
 ) -> Iterator[Run]:
-    """The records of a Fetch answer at the offsets `position` up to `end`. A batch that is cut off
-    at the end is left out; a batch without such records gives an empty run. Raises
+    """Returns the records of a Fetch answer at the offsets `position` up to `end`. Leaves out a
+    batch that is cut off at the end. A batch without such records gives an empty run. Raises
     ProtocolError."""
     upcoming = deque(sorted(aborted, key=lambda transaction: transaction[1]))
     aborting: set[int] = set()

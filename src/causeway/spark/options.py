@@ -1,8 +1,8 @@
 """The options of `format("causeway")`, with the names of Spark's own Kafka source.
 
-Spark shows options in plans, pages and event logs, so they may not contain secrets: they name them
-by `${env:NAME}`, `${file:PATH:KEY}` or `${dir:PATH:FILE}`. The driver and each executor resolve
-them when they connect to a broker. No resolved secret is part of a plan or a task."""
+Spark shows options in plans, pages and event logs, so options may not contain secrets. They refer
+to secrets by `${env:NAME}`, `${file:PATH:KEY}` or `${dir:PATH:FILE}`. The driver and each executor
+resolve them when they connect to a broker. No resolved secret is part of a plan or a task."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ Side = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The begin or end of a range, of all partitions or of each: an offset, EARLIEST or LATEST;
-    `timed`: a time in ms, which means the first record at or after it."""
+    """The begin or end of a range. `at`: an offset, EARLIEST or LATEST, for all partitions or for
+    each one; if `timed`, a time in ms, which means the first record at or after that time."""
 
     name: str  # the option
     at: int | Mapping[TopicPartition, int]
@@ -69,14 +69,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What to read. One of `topics`, `pattern`, `partitions` is set."""
+    """The range to read. One of `topics`, `pattern`, `partitions` is set."""
 
     topics: tuple[str, ...] | None
     pattern: str | None
     partitions: tuple[TopicPartition, ...] | None
     start: Bound
     end: Bound
-    late_start_is_end: bool  # a start by time after the last record: the end, not an error
+    late_start_is_end: bool  # if all records are earlier than the start: the end, no error
     headers: bool
     header_keys: Literal["string", "binary"]
     fail_on_data_loss: bool
@@ -84,7 +84,7 @@ class ReadOptions:
     max_bytes: int | None
     min_partitions: int | None
     read_committed: bool
-    late_is_null: bool  # a time that Spark cannot express
+    late_is_null: bool  # null for a time that Spark cannot express
     push_filters: bool
 
 
@@ -133,8 +133,8 @@ def read_options(options: Options, *, streaming: bool) -> ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """`topic`: for rows without a topic. `id`: names a batch write, so that it can be repeated
-    without doubling; a stream has its query's id. `codec`: Kafka's number."""
+    """`topic`: for rows without a topic. `id`: the name of a batch write, so that it can be
+    repeated without duplicates; a stream has its query's id. `codec`: Kafka's number."""
 
     topic: str | None
     id: str | None
@@ -148,7 +148,7 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 def lowered(options: Options) -> dict[str, str]:
-    """Option names have no case in Spark; Kafka's are lower case."""
+    """Returns options with lower-case names: Spark ignores their case, and Kafka's are lower."""
     return {name.lower(): value for name, value in options.items()}
 
 
@@ -165,8 +165,8 @@ def write_options(options: Options) -> WriteOptions:
         id=name,
         batch=(get.count("batch", least=0) or 0),
         codec=_CODECS[codec],
-        # A broker's default maximum: the slowest task of a batch keeps the transactions of all
-        # others open.
+        # The brokers' default maximum: the slowest task of a batch keeps the transactions of all
+        # other tasks open.
         transaction_timeout_ms=get.count("kafka.transaction.timeout.ms") or 900_000,
     )
 
@@ -293,8 +293,8 @@ class _OptionReader:
             raise ConfigError("use", f"option {name}", f"is not JSON: {error}") from None
 
     def bound(self, side: str, default: int) -> Bound:
-        """For `starting` or `ending`. A time for all partitions overrides times, and these override
-        offsets."""
+        """Returns the bound of `side`, starting or ending. A time for all partitions overrides
+        times of partitions, and these override offsets."""
         every, each, at = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
         if self.text(every):
             return Bound(name=every, at=self.count(every, least=0) or 0, timed=True)

@@ -1,5 +1,5 @@
-"""Spark's data source `format("causeway")`: reading for `spark.read` and `spark.readStream`, and
-the entry to writing."""
+"""Spark's data source `format("causeway")`: reads for `spark.read` and `spark.readStream`, and
+makes the writers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Nested = Mapping[str, Mapping[str, int]]  # topic -> partition (as text) -> offs
 
 
 class ReadTask(InputPartition):  # type: ignore[misc]
-    """What one task reads; None if there is nothing at all."""
+    """The range that one task reads; None if there is nothing to read."""
 
     def __init__(self, value: ReadRange | None) -> None:
         super().__init__(value)
@@ -100,7 +100,7 @@ class BatchReader(_SparkReader, DataSourceReader):  # type: ignore[misc]
         options = self._options
         with self._open() as cluster:
             tps = ranges.partitions_of(cluster, options)
-            # For all partitions: options name each partition, whatever the query filters.
+            # For all partitions, because options name each partition, needed by the query or not.
             start = ranges.resolved(cluster, tps, options.start, options)
             end = ranges.resolved(cluster, tps, options.end, options)
             tps = [tp for tp in tps if all(_may_hold(tp, one) for one in self._filters)]
@@ -156,8 +156,8 @@ def _narrowed(part: ReadRange, filters: Iterable[Filter]) -> ReadRange:
 
 
 def _earliest_time(filters: Iterable[Filter]) -> int | None:
-    """No record before the first one of this time (ms) can match: a broker finds the first record
-    that is as late, so all records before it are earlier."""
+    """Returns a time (ms): records before the first record of this time cannot match. A broker
+    finds the first record that is not earlier, so all records before that record are earlier."""
     found = [
         int(one.value.timestamp() * 1000)
         for one in filters
@@ -175,7 +175,7 @@ class StreamReader(_SparkReader, DataSourceStreamReader, SupportsTriggerAvailabl
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema, streaming=True)
         self._cluster: Cluster | None = None
-        self._most: Offsets | None = None  # for a query that reads the present records only
+        self._most: Offsets | None = None  # the ends, if a query reads only present records
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_cluster": None}

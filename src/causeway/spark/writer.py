@@ -60,8 +60,8 @@ class TransactionSender:
     def __init__(
         self, cluster: Cluster, transaction: Transaction, topic: str | None, codec: int, turn: int
     ) -> None:
-        """`turn`: the first partition for records without a key, so that tasks do not begin with
-        the same one."""
+        """`turn`: the first partition for records without a key. It differs by task, so that tasks
+        do not all begin with the same partition."""
         self._cluster, self._transaction = cluster, transaction
         self._topic, self._codec, self._turn = topic, codec, turn
         self._waiting: dict[TopicPartition, _PartitionBuffer] = {}
@@ -72,7 +72,7 @@ class TransactionSender:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """At the end of the block all records are in the log. Raises CausewayError."""
+        """When the block ends, waits until all records are in the log. Raises CausewayError."""
         with ThreadPoolExecutor(SENDERS, thread_name_prefix="send") as self._pool:
             yield
             for tp in list(self._waiting):
@@ -87,7 +87,7 @@ class TransactionSender:
         return sorted({tp.topic for tp in self._added})
 
     def put(self, row: OutgoingRow) -> None:
-        """Raises CausewayError, also for earlier records."""
+        """Sends a row, or keeps it to be sent. Raises CausewayError, also for an earlier row."""
         topic = row.topic or self._topic
         if topic is None:
             raise ConfigError("write", "a row", "it has no topic, and option topic is not set")
@@ -124,8 +124,8 @@ class TransactionSender:
         return self._turn % count if key is None else (_hash(key) & 0x7FFFFFFF) % count
 
     def _send(self, tp: TopicPartition) -> None:
-        """One batch of a partition at a time: the next sequence is valid once the last batch is
-        written."""
+        """Sends the kept records as one batch. A partition has one batch in flight, because the
+        next sequence is valid only once the last batch is written."""
         waiting = self._waiting[tp]
         if not waiting.records:
             return
@@ -175,8 +175,8 @@ _ENDING_CONNECTIONS = 16
 
 @dataclass(frozen=True)
 class TaskCommit(WriterCommitMessage):  # type: ignore[misc]
-    """The result of one task. `transaction`: has the rows and waits for its commit; None: the task
-    had no rows, or they had been written before. `rows` counts them in either case."""
+    """The result of one task. `transaction`: has the rows, and waits for its commit. None if the
+    task had no rows, or they had been written before. `rows`: their number in both cases."""
 
     write: str
     batch: int
@@ -193,7 +193,7 @@ class _SparkWriter:
     def __init__(self, options: Options, schema: StructType) -> None:
         self._raw = dict(options)
         self._options = write_options(self._raw)
-        # A write without a name is never repeated, only its tasks are.
+        # Only tasks are repeated, never a whole write without a name.
         self._marks = True
         check_columns(schema, self._options.topic)
 
@@ -305,7 +305,7 @@ def _end_each(
 
 
 class BatchWriter(_SparkWriter, DataSourceArrowWriter):  # type: ignore[misc]
-    """One for each write of a frame."""
+    """Writes a frame once."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -317,7 +317,7 @@ class BatchWriter(_SparkWriter, DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class StreamWriter(_SparkWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """A query is identified by its id, which its checkpoint keeps; a batch by its number."""
+    """Writes a query. Its checkpoint keeps the query's id. A batch has a number."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)

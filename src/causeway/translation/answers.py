@@ -35,10 +35,10 @@ _AT_ONCE = 8  # courses whose logs are read at the same time
 # If a link has no such mirror, another link may have it. The most specific reason comes first.
 _NOT_THERE = (OffsetNote.NOT_BEGUN, OffsetNote.NOT_MIRRORED, OffsetNote.UNKNOWN)
 _TRANSLATE = "translate offsets of"
-_SEVERAL = "records went to several partitions, or came from several: each has an offset of its own"
+_SEVERAL = "records went to several partitions, or came from several: each has its own offset"
 
 _ByQuestion = dict[Question, Answer]  # of one link
-# By partition asked for: each of its courses, with the results by offset.
+# By requested partition: each of its courses, with the results by offset.
 Found = dict[TopicPartition, list[tuple[MappedCourse, dict[int, MappedOffset]]]]
 
 
@@ -53,12 +53,12 @@ def translate(
     """Translates offsets for consumers that keep their own: from the source to the target, with
     `back` from the target to the source.
 
-    Answers in the order of the questions: one answer for each link that has the topic, or of `link`
-    alone. Asks only the clusters, no driver. If the source cluster is gone, what the progress topic
-    shows is answered, and the other answers say so. Waits up to ten seconds for a cluster that does
-    not answer. An answer that takes longer than `patience_s`, because records have to be counted in
-    the logs, is not exact. If there are several links, one whose target cannot be asked says so in
-    its answers (UNREACHABLE).
+    Returns answers in the order of the questions: one for each link that has the topic, or of
+    `link` alone. Asks only the clusters, no driver. If the source cluster is gone, it answers what
+    the progress topic shows; the other answers give this reason. Waits up to ten seconds for a
+    cluster that does not answer. If records have to be counted in the logs, and this takes longer
+    than `patience_s`, the answer is not exact. If there are several links, and the target of one
+    does not answer, the answers of this link give this reason (UNREACHABLE).
 
     Raises ConfigError for an unknown link, or a question without exactly one of offset and
     timestamp; CausewayError if no target can be asked.
@@ -96,7 +96,7 @@ def translate(
 def _unreachable(
     link: LinkSettings, questions: Iterable[Question], error: CausewayError, *, back: bool
 ) -> _ByQuestion:
-    """The answers of a link whose target is unreachable, for topics that it mirrors by the file."""
+    """Returns the answers of a link with an unreachable target, for topics that it mirrors."""
     return {
         question: Answer(
             question=question,
@@ -140,7 +140,7 @@ def _check(question: Question) -> None:
 
 
 class _OfLink:
-    """The answers of one link. Raises CausewayError if its target cannot be asked."""
+    """The answers of one link. Raises CausewayError if its target does not answer."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class _OfLink:
     def _fed(
         self, asked: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Sequence[PartitionProgress]]:
-        """The progress of the source partitions that lead to each partition asked for."""
+        """Returns the progress of the source partitions that lead to each requested partition."""
         found: dict[TopicPartition, list[PartitionProgress]] = {at: [] for at in asked}
         for at, progress in self._contents.partitions.items():
             for one in [outlet.at for outlet in progress.outlets] if self._back else [at]:
@@ -246,7 +246,7 @@ def fill_before(
     check: Check,
 ) -> None:
     """Replaces offsets before a mirror's beginning if the reverse link translates them exactly.
-    Keeps the others, also if the clusters of the reverse link cannot be asked. `contents`: of the
+    Keeps the others, even if a cluster of the reverse link does not answer. `contents`: of the
     link's progress topic. See reverse.py."""
     reverse_link = reverse_of(settings, link)
     missing = [
@@ -346,8 +346,8 @@ class _MissingOffsets:
 def _offsets(
     questions: Iterable[Question], logs: ClusterLogs, check: Check
 ) -> dict[Question, int | CausewayError]:
-    """The offset of each question. A time leads to its first record, or to the end if no record is
-    so late."""
+    """Returns the offset of each question. A time leads to its first record, or to the end if all
+    records are earlier."""
     found: dict[Question, int | CausewayError] = {}
     by_time: dict[int, list[Question]] = defaultdict(list)
     for question in questions:

@@ -7,16 +7,16 @@ No record may be skipped, so the group goes on at the least offset of these two:
 
     the first record of A that it has not read     the offset map of the link, A->B
     the first record of B that it has not read     the offset map of the reverse link, B->A, read
-                                                   backwards: where the first copy came from that
-                                                   lies at the group's offset or later
+                                                   backwards: the origin of the first copy that is
+                                                   at the group's offset or later
 
-No later offset is right. The group reads again the records behind the lower offset that it has read
-on A; they come before the higher one.
+No later offset is right. The group reads some records again: those behind the lower offset and
+before the higher one that it has read on A.
 
-The reverse link may run in another driver: its progress topic on A tells. That progress may be old.
-Then the offset on B is lower, never higher (`model.Pair`). The logs show the rest, as for
-`causeway translate`. Records that lie on B before the reverse link began never came to A.
-`UnreadRecords` looks at them.
+The reverse link may run in another driver: its progress topic on A shows its progress, which may be
+old. Then the offset on B is lower, never higher (`model.Pair`). The logs show the rest, as for
+`causeway translate`. Records that were on B before the reverse link began never came to A.
+`UnreadRecords` looks for them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LOOK_S = 10.0  # a round reads logs for this long; the next round reads the res
 
 
 class Again(NamedTuple):
-    """How many records a group reads again: at least, and at most."""
+    """The number of records that a group reads again: at least, and at most."""
 
     least: int
     most: int
@@ -92,7 +92,7 @@ def _at_the_beginning(mapped: MappedCourse, logs: LinkLogs) -> MappedOffset:
     start, first = logs.source.starts.get(at), mapped.map.points[0].source
     if start is not None and first <= start:  # the log has no record from before it
         return MappedOffset(at, start)
-    note = "it lies before all that the reverse link remembers"
+    note = "it is before all offsets that the reverse link remembers"
     return MappedOffset(at, start, OffsetNote.BEFORE, note)
 
 

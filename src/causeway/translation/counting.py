@@ -1,4 +1,4 @@
-"""Counts records in the logs of one course, where the offset map does not show an offset.
+"""Counts records in the logs of one course, if the offset map does not show an offset.
 
 Inside a span of the map, source offsets are looked up by relay/offset_lookup.py. For target
 offsets, and behind the map's end, records are counted in both logs here. The record found must be
@@ -48,8 +48,8 @@ def read_span(
     lane: Lane | None = None,
     becomes: Becomes = unchanged,
 ) -> dict[int, int]:
-    """The exact target offsets of `sought`, by reading the logs. Offsets that the logs, or the
-    lane, cannot tell for certain are missing.
+    """Returns the exact target offsets of `sought`, by reading the logs. Offsets that the logs, or
+    the lane, cannot determine are missing.
 
     `source`: None if the source cannot be read. A transformed course needs a `lane` for offsets
     behind the span's start. Raises CausewayError.
@@ -74,8 +74,8 @@ class Mirrored(NamedTuple):
 
 
 def following(sought: Sought, target: Cluster, check: Check) -> dict[int, Mirrored | None]:
-    """The first mirrored record from each target offset on, None if none follows before the span's
-    end. Here `sought.offsets` are target offsets in the span. Raises CausewayError."""
+    """Returns the first mirrored record from each target offset on, None if none follows before the
+    span's end. Here `sought.offsets` are target offsets in the span. Raises CausewayError."""
     span = sought.span
     waiting = deque(sought.offsets)
     found: dict[int, Mirrored | None] = {}
@@ -105,15 +105,15 @@ def source_offsets(
     check: Check,
     becomes: Becomes = unchanged,
 ) -> dict[int, int]:
-    """The source offset of each record, by target offset; the span's end for None. Records that
-    the logs do not show for certain are missing. Raises CausewayError."""
+    """Returns the source offset of each record, by target offset; the span's end for None. Records
+    that the logs do not determine are missing. Raises CausewayError."""
     end = sought.span.end.source
     found = {offset: end for offset, one in records.items() if one is None}
     left = {offset: one for offset, one in records.items() if one is not None}
     found |= _equal(sought, source, left, 0, check, becomes)
     if found.keys() >= records.keys():
         return found
-    # Most records that compaction has removed since lie before: count from the span's end.
+    # Compaction has mostly removed records that come before: so count from the span's end.
     gone = sought.span.records - _count(sought, source, check, becomes)
     left = {offset: one for offset, one in left.items() if offset not in found}
     return found | (_equal(sought, source, left, gone, check, becomes) if gone > 0 else {})
@@ -127,7 +127,7 @@ def _equal(
     check: Check,
     becomes: Becomes,
 ) -> dict[int, int]:
-    """The records that are the same in the source, if `gone` records before them were removed."""
+    """Returns the records that the source has too, if `gone` records before them were removed."""
     known = {offset: one for offset, one in records.items() if one.content is not None}
     wanted = {one.before - gone for one in known.values()}
     there = _records(source, sought, wanted, check, becomes)
@@ -146,9 +146,9 @@ def reached(
     check: Check,
     becomes: Becomes = unchanged,
 ) -> Pair | None:
-    """How far the mirror has come, from the pair `sought.span.start` on, by the target's log up to
-    `target_end`: that pair, or a later one. None if the logs do not show it. Raises
-    CausewayError."""
+    """Returns the pair that the mirror has reached, from the pair `sought.span.start` on, by the
+    target's log up to `target_end`: that pair, or a later one. None if the logs do not show it.
+    Raises CausewayError."""
     pair = sought.span.start
     newest = deque(_mirrored(sought, target, target_end, check), maxlen=1)
     if not newest:
@@ -167,8 +167,8 @@ def reached(
 
 
 def behind_last(sought: Sought, target: Cluster, target_end: int, check: Check) -> int:
-    """The target offset behind the last mirrored record, from the pair `sought.span.start` on, up
-    to `target_end`. Raises CausewayError."""
+    """Returns the target offset behind the last mirrored record, from the pair `sought.span.start`
+    on, up to `target_end`. Raises CausewayError."""
     newest = deque(_mirrored(sought, target, target_end, check), maxlen=1)
     if not newest:
         return sought.span.start.target
@@ -176,8 +176,8 @@ def behind_last(sought: Sought, target: Cluster, target_end: int, check: Check) 
 
 
 def first_mirrored(sought: Sought, target: Cluster, target_end: int, check: Check) -> int | None:
-    """The target offset of the first mirrored record from the pair `sought.span.start` on, up to
-    `target_end`."""
+    """Returns the target offset of the first mirrored record from the pair `sought.span.start` on,
+    up to `target_end`."""
     first = next(_mirrored(sought, target, target_end, check), None)
     start = sought.span.start.target
     return None if first is None else max(int.from_bytes(first[:8]), start)
@@ -203,8 +203,8 @@ def first_relayed(
     read_committed: bool,
     becomes: Becomes = unchanged,
 ) -> int | None:
-    """The first source offset in `start` to `end` - 1 of a record that lanes relay, or None.
-    Raises CausewayError, also if the log cannot be read up to `end`."""
+    """Returns the source offset of the first record in `start` to `end` - 1 that lanes relay, or
+    None. Raises CausewayError, also if the log cannot be read up to `end`."""
     if start >= end:
         return None
     relayed = log_reader.relayed(
@@ -246,8 +246,8 @@ def _count(sought: Sought, source: Cluster, check: Check, becomes: Becomes) -> i
 
 
 def _relayed(source: Cluster, sought: Sought, check: Check, becomes: Becomes) -> Iterator[Batch]:
-    """The relayed batches from the span's start to its end, or to the log's end if the span is
-    empty; none if the log no longer holds them."""
+    """Returns the relayed batches from the span's start to its end, or to the log's end if the span
+    is empty. Returns none if the log has lost them."""
     start, end = sought.span.start.source, sought.span.end.source
     relayed = log_reader.relayed(
         source,

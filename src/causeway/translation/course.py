@@ -27,9 +27,10 @@ class CourseKey(NamedTuple):
 
 
 class Course(Value):
-    """`topic_id`: of the source topic. `placed`: a lane has found the partition's position under
-    this leader, so the topics are the same as before. `rewinds`: of the offset maps. `begins`,
-    `begun`: see PartitionProgress. `ended`: by a person, so applications write to the target."""
+    """`topic_id`: that of the source topic. `placed`: a lane has found the partition's position
+    under this leader, so the topics are the same as before. `rewinds`: those of the offset maps.
+    `begins`, `begun`: see PartitionProgress. `ended`: a person has ended the mirror, so
+    applications write to the target."""
 
     source: TopicPartition
     topic_id: str
@@ -51,7 +52,7 @@ class Course(Value):
             topic_id=progress.topic_id,
             outlet=outlet,
             stopped=progress.state is State.STOPPED,
-            # Where offsets are preserved, a transform changes none: nothing has to be counted.
+            # If offsets are preserved, a transform changes none, so nothing has to be counted.
             transformed=progress.transform is not None and not progress.preserves,
             placed=placed,
             rewinds=rewinds,
@@ -94,13 +95,13 @@ class Courses(Protocol):
         """The courses of partitions whose keys do not decide the target partition."""
 
     def place(self, key: CourseKey, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
-        """See OffsetMap.place; None if the course has no map."""
+        """See OffsetMap.place. None if the course has no map."""
 
     def end(self, key: CourseKey) -> int | None:
         """The target offset up to which the map of the course goes."""
 
     def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
-        """The source no longer has the records below these offsets."""
+        """Called if the source no longer has the records below these offsets."""
 
 
 def shared_by(courses: Iterable[Course]) -> dict[TopicPartition, Collection[TopicPartition]]:
@@ -144,8 +145,8 @@ def offsets_to_translate(
 def group_offsets(
     followed: GroupCommits, found: CourseOffsets
 ) -> dict[str, dict[TopicPartition, TranslatedOffset]]:
-    """By group and target partition: the first record that the group has not read, from any of the
-    source partitions. A target partition is missing if the offset of one source is not known."""
+    """Returns, by group and target partition, the first record that the group has not read, from
+    all source partitions. A target partition is missing if the offset of one source is unknown."""
     by_source: dict[TopicPartition, list[tuple[TopicPartition, Mapping[int, MappedOffset]]]]
     by_source = defaultdict(list)
     for key, offsets in found.offsets.items():

@@ -34,12 +34,12 @@ def translate(
 
 class _Direction(ABC):
     """`there`, `at`: the logs and the partition to which offsets are translated. `unreadable`: why
-    records cannot be counted; `unknown`: from this target offset on records are mirrored that the
-    map does not know, and why."""
+    records cannot be counted. `unknown`: a target offset from which on the map does not know the
+    mirrored records, and why."""
 
     there: ClusterLogs
     at: TopicPartition
-    side: str  # the other one, in words
+    side: str  # the side to which offsets are translated, for texts
 
     def __init__(self, mapped: MappedCourse, logs: LinkLogs) -> None:
         self.mapped, self.course, self.logs = mapped, mapped.course, logs
@@ -50,7 +50,7 @@ class _Direction(ABC):
     @property
     @abstractmethod
     def end(self) -> int:
-        """How far the map goes, in the log of the offsets to translate."""
+        """The end of the map, in the log of the offsets to translate."""
 
     @abstractmethod
     def place(self, offset: int) -> int | Span | None:
@@ -58,14 +58,14 @@ class _Direction(ABC):
 
     @abstractmethod
     def _mapped_at(self, offset: int, place: int) -> MappedOffset:
-        """For an offset that the map translates."""
+        """Returns the result for an offset that the map translates."""
 
     @abstractmethod
     def _behind_the_end(self, offset: int, place: int) -> MappedOffset: ...
 
     @abstractmethod
     def _inside(self, span: Span, offsets: list[int]) -> dict[int, MappedOffset]:
-        """For ascending offsets inside `span`."""
+        """Returns the results for ascending offsets inside `span`."""
 
     def translate(self, offsets: Collection[int]) -> dict[int, MappedOffset]:
         problem = self.mapped.problem
@@ -97,7 +97,7 @@ class _Direction(ABC):
         return MappedOffset(self.at, offset, why, note)
 
     def _extend_map(self) -> None:
-        """Adds the records to the map that the target got since the driver's last report, or sets
+        """Adds the target's records since the driver's last report to the map, or sets
         `unknown`."""
         end, target, check = self.mapped.end, self.logs.target, self.logs.check
         target_end = target.ends.get(self.course.target)
@@ -109,7 +109,7 @@ class _Direction(ABC):
             return
         last = target.sequences.get(self.course.target, {}).get(self.course.outlet.producer_id)
         if last is not None and advance(last, 1) == end.sequence:
-            return  # the target got no record since, so its log need not be read
+            return  # the target has no newer record, so its log need not be read
         sought = self._sought(Span(end, end), ())
         why = self.unreadable
         try:
@@ -132,9 +132,9 @@ class _Direction(ABC):
         self.unknown = None if first is None else (first, why)
 
     def _reached(self, sought: Sought, target_end: int) -> int:
-        """The end of a mirror that preserves offsets: the end of the target's log, but not beyond
-        that of the source. If the mirror has ended, other programs write behind its last record.
-        Raises CausewayError."""
+        """Returns the end of a mirror that preserves offsets: the end of the target's log, but not
+        beyond the end of the source's log. If the mirror has ended, other programs write behind its
+        last record. Raises CausewayError."""
         known, target = self.mapped.end.target, self.logs.target.cluster
         if self.course.ended:
             return counting.behind_last(sought, target, target_end, self.logs.check)
@@ -142,8 +142,8 @@ class _Direction(ABC):
         return max(known, min(target_end, source_end))
 
     def _before_preserved(self, offset: int) -> int:
-        """The nearest offset to one before the first that is preserved: the first. After a failback
-        the target has earlier records, at the offsets of the source."""
+        """Returns the nearest offset for an offset before the first preserved one. This is the
+        first one; but after a failback, the target has earlier records at the source's offsets."""
         first = self.mapped.map.points[0].target
         start = self.logs.target.starts.get(self.course.target)
         return offset if start is not None and start < first else first
@@ -152,7 +152,7 @@ class _Direction(ABC):
         return self.course.sought(span, offsets, read_committed=self.logs.read_committed)
 
     def _checked(self, found: MappedOffset) -> MappedOffset:
-        """Applies what holds for all offsets of the course."""
+        """Applies the facts that hold for all offsets of the course."""
         start = self.there.starts.get(self.at)
         if found.offset is not None and start is not None and found.offset < start:
             note = f"the {self.side}'s log starts at {start}: it no longer has the earlier records"
@@ -194,7 +194,8 @@ class _There(_Direction):
         return self._at(place)
 
     def _before_the_first(self, offset: int, place: int, first: int) -> MappedOffset:
-        """The mirror's first record follows. Did the source have others before that record?"""
+        """Returns the result for an offset before the mirror's first record. It depends on whether
+        the source had other records before that record."""
         note = f"the mirror began at offset {first}"
         if self.source_gone is not None:
             note += f"; earlier records of the source cannot be looked up: {self.source_gone}"
@@ -235,7 +236,7 @@ class _There(_Direction):
             due = self._first_relayed(end, offset)
         except CausewayError as error:
             return self._at(place, OffsetNote.NOT_YET, f"{note}; {error}")
-        # If no record comes between the two, the next record is the same.
+        # If no record is between the two, both offsets have the same next record.
         return self._at(place) if due is None else self._at(place, OffsetNote.NOT_YET, note)
 
     def _inside(self, span: Span, offsets: list[int]) -> dict[int, MappedOffset]:
@@ -277,8 +278,8 @@ class _There(_Direction):
         return found
 
     def _near(self, span: Span, offset: int, why: OffsetNote, note: str) -> MappedOffset:
-        """The last target offset that is surely at or before the exact one: no more records follow
-        in the span than there are source offsets."""
+        """Returns the last target offset that is certainly at or before the exact one: in the span
+        follow at most as many records as source offsets."""
         start, end = span.start, span.end
         if span.foreign or self.mapped.map.multiplied:
             return self._at(start.target, why, note)
@@ -292,7 +293,7 @@ class _There(_Direction):
         found = super()._checked(found)
         end = self.there.ends.get(self.at)
         if found.offset is not None and end is not None and found.offset > end:
-            found = found._replace(offset=end)  # records that the target lost come again there
+            found = found._replace(offset=end)  # the target gets its lost records again from there
         if found.exact and self.mapped.shared:
             note = "other partitions feed that partition as well: take the least of their offsets"
             return found._replace(why=OffsetNote.SHARED, note=note)
@@ -354,7 +355,7 @@ class _Back(_Direction):
                 }
         except CausewayError as error:
             why, note = OffsetNote.UNREACHABLE, str(error)
-        # Each target offset before it is a mirrored record, with a source offset of its own.
+        # Each earlier target offset is a mirrored record with its own source offset.
         alone = not span.foreign and not self.mapped.map.multiplied
         return {
             offset: self._at(there[offset])

@@ -26,15 +26,15 @@ from causeway.translation.values import BEGINS, OffsetNote
 from causeway.wire import codes
 
 _MOST_MS = 10_000  # to wait for a cluster that may be gone
-PATIENCE_S = 3.0  # with partitions that have no leader
+PATIENCE_S = 3.0  # the wait for partitions without a leader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLogs:
-    """One cluster of a link. `error`: why it cannot be asked. Offsets of logs that did not answer
-    are missing. `gone`: topics that the cluster does not have; `hidden`: topics that it says
-    nothing about; `sequences`: the last sequence of each producer in logs that others write to, if
-    the brokers remember it."""
+    """One cluster of a link. `error`: why it does not answer. Offsets of logs that did not answer
+    are missing. `gone`: topics that the cluster does not have. `hidden`: topics about which it does
+    not answer. `sequences`: in logs that others write to, the last sequence of each producer that
+    the brokers remember."""
 
     cluster: Cluster
     error: CausewayError | None = None
@@ -67,7 +67,7 @@ class LinkLogs:
 @dataclass(frozen=True, slots=True)
 class CourseProblem:
     """Why no offset of a course is exact. `other_log`: an offset may even belong to another log
-    than the one that was mirrored."""
+    than the mirrored one."""
 
     why: OffsetNote
     note: str
@@ -77,8 +77,8 @@ class CourseProblem:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedCourse:
     """A course and its offset map. `shared`: other courses feed the same target partition.
-    `becomes`: what the treatment of the link makes of relayed batches. The course of records that
-    only go through a treatment is not `transformed`: one record becomes one or none."""
+    `becomes`: the function that applies the treatment of the link to relayed batches. A course with
+    a treatment but no transform is not `transformed`: a record becomes one record or none."""
 
     course: Course
     map: OffsetMap
@@ -88,7 +88,7 @@ class MappedCourse:
 
     @property
     def end(self) -> Pair:
-        """How far the mirror has come."""
+        """The pair that the mirror has reached."""
         return self.map.points[-1]
 
 
@@ -99,7 +99,7 @@ def mapped_courses(
     known: Iterable[PartitionProgress],
     logs: LinkLogs,
 ) -> dict[TopicPartition, list[MappedCourse]]:
-    """By source partition. Courses whose offsets cannot be mapped are missing."""
+    """Returns courses by source partition. Courses whose offsets cannot be mapped are missing."""
     shared = shared_by(
         Course.of(each, outlet) for each in contents.partitions.values() for outlet in each.outlets
     )
@@ -125,8 +125,8 @@ def mapped_courses(
 
 
 def _may_multiply(link: LinkSettings, settings: Settings, progress: PartitionProgress) -> bool:
-    """Whether one source record may have become several. Only rules keep each record and add none,
-    and only if the partition goes through the rules of the file."""
+    """Whether one source record may have become several. Only rules never make several, and only if
+    the partition goes through the rules of the file."""
     if progress.transform is None:
         return False
     now = link.transform_of(progress.topic)
@@ -186,7 +186,7 @@ def problem_of(progress: PartitionProgress, outlet: Outlet, logs: LinkLogs) -> C
 def known_offsets(
     cluster: Cluster, partitions: Collection[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
-    """See Cluster.list_offsets; partitions without an answer are missing. Raises CausewayError."""
+    """See Cluster.list_offsets. Partitions without an answer are missing. Raises CausewayError."""
     if not partitions:
         return {}
     found = cluster.list_offsets(list(partitions), timestamp, patience_s=PATIENCE_S)

@@ -1,8 +1,8 @@
 """Reads spans of offset maps in the background, and keeps the results while they are true.
 
-A look-up reads a span of one course, for all its offsets at once. A look-up that takes long goes on
-while other courses get their answers, and its result comes with a later round. A result is kept for
-as long as its offset is asked for and the target keeps what it has acknowledged.
+A look-up reads a span of one course, for all its offsets at once. If a look-up takes long, it goes
+on while other courses get their answers, and a later round gets its result. A result is kept while
+its offset is asked for and the target keeps the records that it has acknowledged.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from causeway.relay import offset_lookup
 from causeway.translation.counting import Lane, read_span
 from causeway.translation.course import Course, CourseKey
 
-ROUND_S = 10.0  # a round waits so long for look-ups
+ROUND_S = 10.0  # a round's longest wait for look-ups
 
 SpanResult = dict[int, int] | CausewayError
 
 
 class CourseVersion(NamedTuple):
-    """While it stays the same, results stay true. `term`: of leadership, because rewinds are
-    counted from 0 in each term, and the rewinds of other drivers are not known."""
+    """Results stay true while it stays the same. `term`: the term of leadership, because rewinds
+    are counted from 0 in each term, and the rewinds of other drivers are not known."""
 
     term: int
     producer_id: int
@@ -43,22 +43,22 @@ class CourseVersion(NamedTuple):
 @dataclass(slots=True)
 class KnownOffsets:
     """Results of look-ups for one course. `targets`: target offset by source offset. `later`: by
-    source offset, a later source offset before which no record follows; the next record may lie
-    behind records of others, or not be there yet."""
+    source offset, a later source offset with no record between both. The next record may be behind
+    records of others, or not be there yet."""
 
     version: CourseVersion
     targets: dict[int, int] = field(default_factory=dict)
     later: dict[int, int] = field(default_factory=dict)
 
     def nearest(self, offsets: Iterable[int]) -> list[int | None]:
-        """For each offset, the last known source offset that is not above it."""
+        """Returns, for each offset, the last known source offset that is not above it."""
         ascending = sorted(self.targets)
         indexes = (bisect_right(ascending, offset) for offset in offsets)
         return [ascending[index - 1] if index else None for index in indexes]
 
     def kept_for(self, version: CourseVersion, offsets: Iterable[int]) -> KnownOffsets:
-        """The results for `offsets`, or else for the last known offset before each. Forgets the
-        others, and all if the version is another."""
+        """Returns the results for `offsets`, or else for the last known offset before each. Forgets
+        the other results, and all of them if the version has changed."""
         kept = KnownOffsets(version)
         if self.version == version:
             asked = set(offsets)
@@ -123,12 +123,12 @@ class SpanLookUps:
         return known
 
     def look_up(self, wanted: Mapping[SpanToRead, Sequence[int]]) -> Ended:
-        """Begins the look-ups that are needed, and waits for ROUND_S. Results of look-ups that have
-        ended are in `known`; returns the results and errors of this round."""
+        """Begins the needed look-ups, and waits for ROUND_S. Results of ended look-ups are in
+        `known`. Returns the results and errors of this round."""
         ended = self._take_ended()
         # Short spans first.
         for what in sorted(wanted, key=lambda one: one.span.end.source - one.span.start.source):
-            # A group that moves on waits for the look-up under way: one at a time for each.
+            # A group that moves on waits for its running look-up: each group has one at a time.
             offsets = [
                 offset
                 for offset in wanted[what]
@@ -149,13 +149,13 @@ class SpanLookUps:
         return ended | self._take_ended()
 
     def earlier(self, what: SpanToRead, offsets: Collection[int]) -> list[int]:
-        """For each offset, the last known target offset at or before the exact one."""
+        """Returns, for each offset, the last known target offset at or before the exact one."""
         known, start = self.known[what.key], what.span.start.target
         nearest = known.nearest(offsets)
         return [start if each is None else max(start, known.targets[each]) for each in nearest]
 
     def _reading(self, what: SpanToRead, offset: int) -> list[Future[SpanResult]]:
-        """The look-ups under way that read `offset`. Spans have grown where the map was thinned."""
+        """Returns the running look-ups that read `offset`. Spans grow when the map is thinned."""
         at = max(offset, what.span.start.source)  # no relayed record lies between the two
         return [
             each.result
@@ -199,13 +199,13 @@ class SpanLookUps:
                 lane=self._lane,
             )
         except CausewayError as error:
-            return error  # of one course: the others do not wait for it
+            return error  # an error of one course does not delay the others
 
 
 class _Series(NamedTuple):
-    term: int  # of leadership: another driver may have seen a loss
+    term: int  # the term of leadership: another driver may have seen a loss
     producer_id: int
-    sequence: int  # of its next record
+    sequence: int  # the sequence of the next record
 
 
 class _TailLook(NamedTuple):
@@ -232,8 +232,9 @@ class ForeignTails:
         term: int,
         timeout_s: float,
     ) -> dict[CourseKey, int]:
-        """The target offset of the first record from each outlet's pair on, or the end in `ends` if
-        there is none yet. Courses that are not known in time are missing; the look goes on."""
+        """Returns the target offset of the first record from each outlet's pair on, or the end in
+        `ends` if there is none yet. Courses that are not known in time are missing; the look goes
+        on."""
         self._clear = {key: known for key, known in self._clear.items() if key in outlets}
         series = {
             key: _Series(term, each.producer_id, each.pair.sequence)
@@ -267,7 +268,7 @@ class ForeignTails:
         try:
             found = look.found.result()
         except CausewayError:
-            return  # of one partition: the others do not wait for it
+            return  # an error of one partition does not delay the others
         for key, series in look.sought.items():
             place = found.get(series.producer_id)
             if place is None:

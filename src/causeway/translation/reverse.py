@@ -1,11 +1,11 @@
 """Offsets before the beginning of a mirror that continues after a failback.
 
     source  ├── by the reverse link ──┤ S ── by this link ──
-    target  ├── where they came from ─┤ T ─────────────────
+    target  ├────── their origins ──────┤ T ─────────────────
 
 After a failback this link begins right behind the cut of the reverse link, at S. So a source offset
-before S has the offset of its origin on the target. Behind the origin come first the other records
-that the reverse link brought, and then the records of this link.
+before S has the offset of its origin on the target. Behind the origin, the target has first the
+other records that the reverse link has read, and then the records of this link.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from causeway.model import State, TopicPartition, same_topic
 from causeway.naming import progress_topic
 from causeway.translation.course import Course
 
-_LOOK_S = 10.0  # both topics are read on after this time
+_LOOK_S = 10.0  # after this time, both topics are read on
 
 
 class ReverseProgress:
-    """The progress topic of the reverse link, read on at each look."""
+    """The progress topic of the reverse link. Each look reads the new records."""
 
     def __init__(self, source: Cluster, link: LinkSettings) -> None:
         name = progress_topic(link.target.alias, link.source.alias)
@@ -40,7 +40,7 @@ class ReverseProgress:
         self._contents: ProgressContents | None = None
 
     def read(self) -> ProgressContents | None:
-        """None if there is no such topic. Raises CausewayError."""
+        """Returns the progress; None if there is no such topic. Raises CausewayError."""
         if not self._log.exists():
             self._contents = None
         elif self._contents is None:
@@ -59,8 +59,8 @@ def origin_of(
     directives: LinkDirectives,
     reverse: ProgressContents,
 ) -> PartitionProgress | None:
-    """The reverse link's progress of `target`, if the link begins `at` right behind its cut.
-    `begun`: see PartitionProgress; `directives`: of the link."""
+    """Returns the reverse link's progress of `target`, if the link begins `at` right behind its
+    cut. `begun`: see PartitionProgress. `directives`: those of the link."""
     start, there = directives.start_of(at), reverse.partitions.get(target)
     if start is None or there is None or begun != start.by:
         return None
@@ -69,8 +69,8 @@ def origin_of(
 
 
 class BeforeFailback:
-    """For a task that runs in rounds. Not thread-safe. Only the offset map of the reverse link
-    answers: it does not tell in which isolation level its records would have to be counted."""
+    """For a task that runs in rounds. Not thread-safe. Uses only the offset map of the reverse
+    link, because the isolation level in which its records would have to be counted is not known."""
 
     def __init__(self, source: Cluster, target: Cluster, link: LinkSettings) -> None:
         self._progress = ReverseProgress(source, link)
@@ -79,8 +79,8 @@ class BeforeFailback:
         self._look_at = 0.0
 
     def places(self, course: Course, offsets: Collection[int]) -> dict[int, int]:
-        """The exact target offsets of those source `offsets` before the beginning of `course` that
-        the reverse link has brought. Empty if a cluster cannot be asked."""
+        """Returns the exact target offsets of those source `offsets` before the beginning of
+        `course` that the reverse link has mirrored. Empty if a cluster does not answer."""
         if course.begun < 0:
             return {}
         try:

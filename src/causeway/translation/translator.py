@@ -4,9 +4,9 @@ Nearly all answers come from the offset maps in memory. If a map shows only the 
 the logs are read (lookups.py). Until a look-up has ended, an offset gets the last known target
 offset that is at or before the exact one.
 
-If a partition goes through a transform, the records have to be counted behind the transform, and
-the lane of the partition does this. If several source partitions feed one target partition, the
-end of one course may lie long before the target's end. The records of the others behind it are read
+If a partition goes through a transform, the records have to be counted behind the transform. The
+lane of the partition does this. If several source partitions feed one target partition, the end of
+one course may be long before the target's end. Then the records of the others behind it are read
 (lookups.py), so that a group that has read everything continues at the end.
 """
 
@@ -49,8 +49,8 @@ _Starts = Mapping[TopicPartition, OffsetAt | CausewayError]
 
 
 class OffsetTranslator:
-    """The translator of one link. Not thread-safe. `fallbacks` counts the answers that were not
-    exact; `unfinished`: better answers may follow soon, after the last round."""
+    """The translator of one link. Not thread-safe. `fallbacks`: the number of inexact answers.
+    `unfinished`: better answers may follow soon, after the last round."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class OffsetTranslator:
 
     def _translate(self, wanted: Wanted) -> CourseOffsets:
         self.unfinished = self._passed_over = False
-        # Asked before the courses: courses of a later term do no harm under this term's number.
+        # The term first: courses of a later term do no harm with this term's number.
         term = self._term()
         if term is None:
             raise CausewayError(
@@ -134,9 +134,9 @@ class OffsetTranslator:
     def _untranslatable(
         self, courses: Mapping[CourseKey, Course]
     ) -> dict[CourseKey, tuple[OffsetNote, str | None]]:
-        """Courses whose offsets may belong to another log than the one that was mirrored, and why;
-        without a note if a lane answers in a moment. The groups' offsets were read before, so they
-        are not of a topic that is recreated from now on."""
+        """Returns the courses whose offsets may belong to another log than the mirrored one, and
+        why; without a note if a lane answers in a moment. The groups' offsets were read before, so
+        they are not offsets of a topic that is recreated from now on."""
         sources = self._source.metadata({key.source.topic for key in courses}).topics
         targets = self._target.metadata({key.target.topic for key in courses}).topics
         found: dict[CourseKey, tuple[OffsetNote, str | None]] = {}
@@ -168,8 +168,8 @@ class OffsetTranslator:
         error: CausewayError | None,
         spans: dict[SpanToRead, list[int]],
     ) -> dict[int, MappedOffset] | None:
-        """The offsets that the map or an earlier look-up translates; None if there is no map. Adds
-        the others to `spans`. `error`: why the logs cannot be read now."""
+        """Returns the offsets that the map or an earlier look-up translates; None if there is no
+        map. Adds the others to `spans`. `error`: why the logs cannot be read now."""
         key = course.key
         places = self._courses.place(key, offsets)
         if places is None:
@@ -240,8 +240,8 @@ class OffsetTranslator:
         term: int,
         found: ByCourse,
     ) -> None:
-        """For target partitions that others write to: the next record of a course whose records are
-        all read will lie at `ends` or later, if no record of the course is there yet."""
+        """Handles target partitions that others write to. If a course's records are all read, and
+        its next record is not there yet, the next record will be at `ends` or later."""
         due = {
             key: course.outlet
             for key, course in courses.items()
@@ -264,8 +264,9 @@ class OffsetTranslator:
     def _at_the_end(
         self, due: Mapping[CourseKey, Outlet], ends: Mapping[TopicPartition, int]
     ) -> dict[CourseKey, int]:
-        """The ends of the target partitions to which a course has sent all records that we know
-        of, by what the brokers remember of its producer. The log need not be read for these."""
+        """Returns the ends of the target partitions to which a course has sent all records that we
+        know, by the sequence that the brokers remember of its producer. Their logs need not be
+        read."""
         last = self._target.last_sequences(sorted({key.target for key in due}))
         found: dict[CourseKey, int] = {}
         for key, outlet in due.items():
@@ -283,7 +284,7 @@ class OffsetTranslator:
         return sorted({each.target for each in self._courses.courses() if each.source in wanted})
 
     def _starts(self, courses: Collection[CourseKey]) -> tuple[_Starts, _Starts]:
-        """The log starts of the source and the target. Trims the maps to those of the source."""
+        """Returns the log starts of source and target. Trims the maps to the source's."""
         sources = list(dict.fromkeys(key.source for key in courses))
         starts = self._source.list_offsets(sources, EARLIEST, patience_s=PATIENCE_S)
         self._courses.trim(
@@ -294,8 +295,8 @@ class OffsetTranslator:
 
 
 def _raised_to(starts: _Starts, found: ByCourse) -> ByCourse:
-    """Raises offsets to the target's log start. A consumer at an offset below is out of range, and
-    might start again at the end."""
+    """Raises offsets to the target's log start. A consumer with a lower offset is out of range, and
+    might start at the end."""
     for key, offsets in found.items():
         start = starts.get(key.target)
         if isinstance(start, OffsetAt):

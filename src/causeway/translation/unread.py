@@ -4,10 +4,10 @@
              ▲                ▲         ▲              mirror alone it goes on at 15, and would skip
              1                2         place          1 and 2, which others wrote
 
-A commit must not pass such a record. The group has read all before its own commit on the target,
-our records up to its translated offset, and another link's records up to its checkpoint by that
-link. All other records are unread: records of programs, records of a source on which the group has
-committed nothing, and our records of topics on which it has committed nothing.
+A commit must not pass such a record. The group has read all records before its own commit on the
+target, our records up to its translated offset, and another link's records up to its checkpoint by
+that link. All other records are unread: records of programs, records of a source on which the group
+has committed nothing, and our records of topics on which it has committed nothing.
 
 If the offset map shows that each offset is one of our records, the log is not read. Other
 ranges are read once for all groups, and each group continues from the end of its last look.
@@ -59,8 +59,8 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _GroupLook:
-    """What one group has read of a target partition: all from `start` to `position`, of the records
-    before `place`. `blocked`: the batch that stopped the look, and `why`."""
+    """The records of a target partition that one group has read: all from `start` to `position`, of
+    the records before `place`. `blocked`: the batch that stopped the look, and `why`."""
 
     group: str
     start: int
@@ -75,7 +75,8 @@ class _GroupLook:
 
 
 class _OtherWriters:
-    """Other links that write to the target, and how far groups have read their records."""
+    """Other links that write to the target, and the offsets up to which groups have read their
+    records."""
 
     def __init__(self, target: Cluster, link: LinkSettings) -> None:
         self.target = target
@@ -86,13 +87,13 @@ class _OtherWriters:
         self.source = link.source.alias
 
     def refresh(self, *, feeds: bool = False) -> None:
-        """Checkpoints are read again, and claims if they are old or `feeds` is set."""
+        """Makes checkpoints be read again, and claims if they are old or `feeds` is set."""
         self._checkpoints.clear()
         if feeds or time.monotonic() - self._feeds_at > _FEEDS_S:
             self._feeds = None
 
     def link_of(self, at: TopicPartition, producer_id: int) -> str | None:
-        """The alias of another link's source, if that link writes with this producer id."""
+        """Returns the alias of another link's source, if that link has this producer id."""
         if self._feeds is None:
             self._feeds = feeds_of_other_links(self.target, self._link.progress_topic)
             self._feeds_at = time.monotonic()
@@ -102,7 +103,7 @@ class _OtherWriters:
         return None
 
     def checkpoint(self, source: str, group: str, at: TopicPartition) -> int | None:
-        """The target offset up to which the group has read the records from `source`."""
+        """Returns the target offset up to which the group has read the records of `source`."""
         if source not in self._checkpoints:
             topic = TopicLog(self.target, self._link.policy.checkpoints_topic(source))
             try:
@@ -113,7 +114,7 @@ class _OtherWriters:
 
 
 class _PartitionLook:
-    """One look through the target partition that `courses` feed, for all groups that have an offset
+    """One look through the target partition that `courses` feed, for all groups with an offset
     there. `unfinished`: the time was too short, or the log could not be read now."""
 
     def __init__(
@@ -124,7 +125,8 @@ class _PartitionLook:
         commits: Mapping[str, Commits] | None,
         alone_until: AloneUntil,
     ) -> None:
-        """`looks`: of earlier rounds; updated. `commits`: see UnreadRecords.look."""
+        """`looks`: those of earlier rounds, which are updated. `commits`: see
+        UnreadRecords.look."""
         self._others, self._courses, self._looks = others, courses, looks
         self._at = courses[0].target
         self._ours = {
@@ -147,7 +149,7 @@ class _PartitionLook:
         try:
             self._go(until)
             self.unfinished = any(look.going for look in self._looks)
-        except CausewayError as error:  # an error of one partition does not hold up the others
+        except CausewayError as error:  # an error of one partition does not delay the others
             reason = f"records that cannot be checked now: {error}"
             self.unfinished = error.retriable
         return {
@@ -157,8 +159,8 @@ class _PartitionLook:
         }
 
     def _straight(self, offset: int) -> int:
-        """The end of a run of offsets from `offset` on, each a record of the only source partition
-        that feeds the partition; `offset` if that is not known."""
+        """Returns the end of a run of offsets from `offset` on, each a record of the only source
+        partition that feeds the partition. Returns `offset` if that is not known."""
         if len(self._courses) != 1:
             return offset
         return max(offset, self._alone_until(self._courses[0].key, offset))
@@ -192,7 +194,7 @@ class _PartitionLook:
                 return
             if self._straight(reached) > reached:
                 return
-        for look in going:  # nothing more lies before the end: compaction may have taken it
+        for look in going:  # no more records before the end: compaction may have removed them
             if look.blocked is None:
                 look.position = max(look.position, end)
 
@@ -201,7 +203,7 @@ class _PartitionLook:
             self._others.target, self._at, start, end, every_format=True
         ):
             if raw[MAGIC_AT] < MAGIC:
-                # The header of such a set of messages has its last offset only.
+                # The header of such a message set has only its last offset.
                 yield _Batch(start, int.from_bytes(raw[:8]), -1)
             else:
                 batch = BatchHeader.of(raw)
@@ -217,7 +219,7 @@ class _PartitionLook:
             look.blocked, look.why = batch, why
 
     def _read_to(self, group: str, batch: _Batch) -> tuple[int, str]:
-        """The offset up to which the group has read `batch`, and a text about the rest."""
+        """Returns the offset up to which the group has read `batch`, and a text about the rest."""
         if batch.control:
             return batch.last + 1, ""
         source = self._ours.get(batch.producer_id)
@@ -246,7 +248,7 @@ class UnreadRecords:
     def __init__(self, target: Cluster, link: LinkSettings) -> None:
         self._target = target
         self._others = _OtherWriters(target, link)
-        # Programs may have written among copies that another tool made.
+        # With a reverse flow, programs may have written between copies of another tool.
         self._trusts_copies = link.reverse is None
         self._courses: Collection[Course] = ()
         self._alone_until: AloneUntil = lambda _, offset: offset
@@ -255,20 +257,20 @@ class UnreadRecords:
         self.unfinished = False
 
     def take(self, courses: Iterable[Course], alone_until: AloneUntil) -> set[TopicPartition]:
-        """Takes the courses as they are now, for `ranges` and `look`. Returns the target partitions
-        that others may write to, and whose source partitions are just being taken up again after a
-        restart. No commit may be made there."""
+        """Takes the present courses, for `ranges` and `look`. Returns the target partitions that
+        others may write to, and whose source partitions are not yet taken up again after a restart.
+        No commit may be made there."""
         self._courses = list(courses)
         self._alone_until = alone_until
         self._shared |= self.shared()
         return self._shared - {each.target for each in self._courses}
 
     def shared(self) -> set[TopicPartition]:
-        """Target partitions that may hold records of others."""
+        """Returns the target partitions that may have records of others."""
         return {each.target for each in self._courses if not each.outlet.exclusive}
 
     def forget(self) -> None:
-        """Another driver may have led since."""
+        """Forgets all results, because another driver may have led."""
         self._known.clear()
         self._shared.clear()
         self._others.refresh(feeds=True)
@@ -279,8 +281,8 @@ class UnreadRecords:
         there: Mapping[str, Commits | CausewayError],
         ends: Mapping[TopicPartition, int],
     ) -> dict[str, dict[TopicPartition, UnreadRange]]:
-        """The ranges to look at. `there`: the groups' commits on the target; `ends`: the ends of
-        the target's logs. Raises CausewayError."""
+        """Returns the ranges to read. `there`: the groups' commits on the target. `ends`: the ends
+        of the target's logs. Raises CausewayError."""
         shared = self.shared() & ends.keys()
         if not shared:
             return {}
@@ -307,7 +309,7 @@ class UnreadRecords:
         unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]],
         followed: Mapping[str, Commits],
     ) -> dict[str, str]:
-        """Why groups are held back, by group and partition of the source."""
+        """Returns why groups are held back, by group and partition of the source."""
         return {
             f"{group} on {each.source}": groups.held_back(at, held)
             for group, found in unread.items()
@@ -321,9 +323,9 @@ class UnreadRecords:
         wanted: Mapping[str, Mapping[TopicPartition, UnreadRange]],
         commits: Mapping[str, Commits] | None,
     ) -> dict[str, dict[TopicPartition, UnreadRecord]]:
-        """The first unread record before each place, or else how far a look has come; nothing
-        if all is read. `commits`: of the groups on the source; None: each group has read all
-        that the link brought before its place. Raises CausewayError."""
+        """Returns the first unread record before each place, or else the offset that a look has
+        reached; nothing if all is read. `commits`: the groups' commits on the source; None: each
+        group has read all records of the link before its place. Raises CausewayError."""
         self.unfinished = False
         self._others.refresh()
         feeding: dict[TopicPartition, list[Course]] = defaultdict(list)
@@ -363,10 +365,10 @@ class UnreadRecords:
         *,
         wait_s: float,
     ) -> Mapping[str, Mapping[TopicPartition, UnreadRecord]]:
-        """The first unread record before each place, by group, without a running driver.
+        """Returns the first unread record before each place, by group, without a running driver.
 
-        `records`: the offset maps of the progress topic; `there`: the groups' commits on the
-        target; `commits`: see `look`. Records that are not checked after `wait_s` count as unread.
+        `records`: the offset maps of the progress topic. `there`: the groups' commits on the
+        target. `commits`: see `look`. Records that are not checked after `wait_s` count as unread.
         Raises CausewayError.
         """
         shared = [one for one in partitions if not all(each.exclusive for each in one.outlets)]

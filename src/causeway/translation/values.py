@@ -1,5 +1,5 @@
 """Questions about offsets, also from files (CSV or JSON lines), and answers: offsets on the other
-cluster, and why one is not exact."""
+cluster, and why an offset is not exact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONLY_A_LANE = "only a lane can count the output of the transform"
 
 
 class OffsetNote(StrEnum):
-    """Why an offset is not exact, or a remark on one that is. A stable code for machines."""
+    """Why an offset is not exact, or a remark on an exact one. A stable code for machines."""
 
     GAP = "gap"  # exact: no mirrored record has the offset itself, the next record counts
     NOT_YET = "not mirrored yet"
@@ -27,7 +27,7 @@ class OffsetNote(StrEnum):
     RETENTION = "behind the retention"
     BEFORE = "before the mirror"
     SHARED = "several feed it"
-    TRANSFORMED = "transformed"  # only a lane can count what the transform makes of the records
+    TRANSFORMED = "transformed"  # only a lane can count the records behind the transform
     LOGS_INCOMPLETE = "logs incomplete"
     UNREACHABLE = "not reachable"
     LOST = "lost on the target"

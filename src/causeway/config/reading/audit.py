@@ -54,7 +54,7 @@ class KeyEffect(StrEnum):
     UNKNOWN = "unknown"  # to MirrorMaker 2, Connect and Kafka's clients as well
     NOT_YET = "not acted on"
     MEANINGLESS = "without meaning"  # about how Connect works
-    AGREED = "done anyway"  # its value says what Causeway does without it
+    AGREED = "done anyway"  # Causeway acts as its value says, without the key
     OURS = "Causeway's own"  # MirrorMaker 2 passes it over
     ACTS = "acts"
 
@@ -127,7 +127,7 @@ def shown_place(entry: Entry, aliases: Iterable[str]) -> str:
 
 
 def client_key_warnings(entries: Mapping[str, Entry], role: str) -> list[str]:
-    """The same for a client's file of MirrorMaker 1: `role` is consumer or producer."""
+    """Like `key_warnings`, for a client's file of MirrorMaker 1. `role`: consumer or producer."""
     return _lines((entry, _of_client_file(entry.key, role)) for entry in entries.values())
 
 
@@ -161,8 +161,8 @@ def _lines(findings: Iterable[tuple[Entry, Finding]]) -> list[str]:
 
 
 def _place(entry: Entry, finding: Finding) -> str:
-    """A secret that was written on several lines without backslashes leaves pieces of the secret
-    as keys. So only text that looks like a key, or nearly is one, is shown."""
+    """Returns the place of `entry`. If a secret was written on several lines without backslashes,
+    pieces of it look like keys. So only text that looks like a key, or nearly is one, is shown."""
     unknown = finding.effect is KeyEffect.UNKNOWN
     if unknown and not finding.hint and not _LIKE_A_KEY.fullmatch(entry.key):
         return f"the key in line {entry.line}" if entry.line else "a hidden key"
@@ -170,7 +170,7 @@ def _place(entry: Entry, finding: Finding) -> str:
 
 
 def is_done_anyway(name: str, value: str) -> bool:
-    """Whether Causeway does anyway what `name=value` asks for, with any prefix before the name."""
+    """Whether Causeway acts as `name=value` asks, in any case. `name` may have a prefix."""
     values = next((v for key, v in known.AGREED.items() if f".{name}".endswith(f".{key}")), ())
     return value.replace(" ", "") in values
 

@@ -83,7 +83,7 @@ def _check_themselves(links: list[LinkSettings], problems: Problems) -> None:
 
 
 def _clusters(links: list[LinkSettings]) -> dict[str, str]:
-    """One name for each cluster, by alias: flows may use several aliases for a cluster."""
+    """Returns one name for each cluster, by alias: flows may use several aliases for a cluster."""
     names: dict[str, str] = {}
     known: dict[tuple[str, int], str] = {}
     for link in links:
@@ -163,7 +163,7 @@ def _ways_from(
     `clusters`: their names by alias, if a cluster may have several aliases."""
     ways: dict[str, list[str]] = {start: []}
     waiting = [start]
-    for at in waiting:  # it grows meanwhile
+    for at in waiting:  # the list grows in the loop
         for link in links:
             source, there = (clusters.get(a, a) for a in (link.source.alias, link.target.alias))
             if source == at and there not in ways:

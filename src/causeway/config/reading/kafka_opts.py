@@ -40,8 +40,8 @@ def java_option(name: str) -> str | None:
 
 
 def login_module_of_file() -> str | None:
-    """The login module of Kafka's clients in Java's file of them. None: there is no such file.
-    Raises ConfigError, which quotes nothing."""
+    """Returns the login module of Kafka's clients in the file that Java's option names. None if
+    there is no such option. Raises ConfigError, which quotes nothing."""
     given = java_option(LOGIN_CONFIG)
     if not given:
         return None

@@ -24,7 +24,7 @@ _JAAS: Final = "sasl.jaas.config"
 _KNOWN_OPTIONS: Final = frozenset(
     (
         *("useKeyTab", "keyTab", "useTicketCache", "ticketCache", "principal", "serviceName"),
-        # How Java's module asks a person, keeps keys and tickets, or logs: without meaning here.
+        # How Java's module asks a person, keeps keys and tickets, or logs: no meaning for us.
         *("storeKey", "doNotPrompt", "renewTGT", "isInitiator", "refreshKrb5Config", "debug"),
         *("useFirstPass", "tryFirstPass", "storePass", "clearPass", "useSubjectCredsOnly"),
     )
@@ -63,7 +63,7 @@ def kerberos_settings(reader: ClientReader, options: Mapping[str, str]) -> Kerbe
 
 
 def _require_library() -> None:
-    """A file with Kerberos is refused where it is read, not where a lane connects."""
+    """Refuses a file with Kerberos when it is read, not when a lane connects."""
     try:
         import gssapi  # noqa: F401 - slow to load, and few need it
     except (ImportError, OSError) as error:

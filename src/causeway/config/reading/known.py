@@ -91,7 +91,7 @@ ADMIN = CLUSTER_KEYS.union(
 )
 ROLE_KEYS = {"consumer": CONSUMER, "producer": PRODUCER, "admin": ADMIN}
 
-# Of a flow: what belongs to Connect's connectors.
+# Keys of a flow that belong to Connect's connectors.
 FLOW = _names(
     """
     config.providers predicates consumer.poll.timeout.ms tasks.max tasks.max.enforce
@@ -164,7 +164,7 @@ def is_connects_own(name: str) -> bool:
     return (name in FLOW or is_worker_key(name)) and name not in _EVERY_CLIENT | _NOT_YET
 
 
-# Values that ask for what Causeway does anyway: no warning.
+# Values that ask for something that Causeway does in any case: no warning.
 _BYTE_ARRAYS = {"org.apache.kafka.connect.converters.ByteArrayConverter"}
 _BYTES_IN = {"org.apache.kafka.common.serialization.ByteArrayDeserializer"}
 _BYTES_OUT = {"org.apache.kafka.common.serialization.ByteArraySerializer"}

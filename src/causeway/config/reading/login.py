@@ -130,7 +130,7 @@ _KNOWN_OPTIONS = frozenset(
         *(ACCESS_TOKEN, ACCESS_TOKEN_FILE, *FILES, _GRANT),
         *("clientId", "clientSecret", "scope"),
         *("oauth.client.id", "oauth.client.secret", "oauth.scope", "oauth.token.endpoint.uri"),
-        # How tokens are checked here, waited for or counted: ours to decide.
+        # How tokens are checked here, waited for or counted: Causeway decides that itself.
         *("oauth.access.token.is.jwt", "oauth.connect.timeout.seconds", "oauth.enable.metrics"),
         *("oauth.http.retries", "oauth.http.retry.pause.millis", "oauth.include.accept.header"),
         *("oauth.max.token.expiry.seconds", "oauth.read.timeout.seconds"),
