@@ -303,7 +303,7 @@ def test_several_outlets_of_a_transform(clusters: Clusters) -> None:
         (0, 50, True),
         (1, 7, True),
     ]
-    assert "each has an offset of its own" in (found.note or "")
+    assert "each has its own offset" in (found.note or "")
     between = one(clusters, asked(40)).places
     assert [(each.offset, each.why) for each in between] == [
         (20, OffsetNote.TRANSFORMED),
