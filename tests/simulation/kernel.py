@@ -33,8 +33,11 @@ class DeadlockError(Exception):
 class SimulatedTask:
     """A thread of a process. `held`: the locks that it has."""
 
-    def __init__(self, process: SimulatedProcess, run: Callable[[], object], name: str) -> None:
+    def __init__(
+        self, process: SimulatedProcess, run: Callable[[], object], name: str, ident: int
+    ) -> None:
         self.process = process
+        self.ident = ident
         self.name = name
         self.held: list[SimulatedLock] = []
         self.locals: dict[object, dict[str, Any]] = {}
@@ -141,6 +144,7 @@ class Kernel:
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count(1)
         self._pids = count(1000)
+        self._idents = count(1)
         self._ready: list[SimulatedTask] = []
 
     # -- the world --------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ class Kernel:
     def spawn(
         self, process: SimulatedProcess, run: Callable[[], object], name: str
     ) -> SimulatedTask:
-        task = SimulatedTask(process, run, name)
+        task = SimulatedTask(process, run, name, next(self._idents))
         process.tasks.append(task)
         self.make_ready(task)
         return task

@@ -147,7 +147,7 @@ class SimulatedThread:
 
     @property
     def ident(self) -> int | None:
-        return None if self._task is None else id(self._task)
+        return None if self._task is None else self._task.ident
 
     def start(self) -> None:
         self._task = _kernel.spawn(_kernel.here().process, self._body, self.name)
@@ -231,7 +231,7 @@ _real_ident = threading.get_ident
 
 
 def get_ident() -> int:
-    return _real_ident() if _kernel.current is None else id(_kernel.current)
+    return _real_ident() if _kernel.current is None else _kernel.current.ident
 
 
 class SimpleQueue(Generic[T]):

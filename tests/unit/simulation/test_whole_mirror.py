@@ -21,18 +21,17 @@ def _simulate(*given: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-# A seed once gave another run in another checkout, and the cause is not known. So this test may
-# meet a new fault on another machine, of the mirror or of the simulation.
-@pytest.mark.slow
 def test_mirror_keeps_its_promises_whatever_fails() -> None:
-    _simulate("--seeds", "1,21,46", "--jobs", "2")
+    """In short runs. Seed 2: the target alone compacts a topic."""
+    _simulate("--short", "--seeds", "0-27", "--jobs", "2")
 
 
 @pytest.mark.slow
 def test_mirror_keeps_its_promises_for_many_seeds() -> None:
-    _simulate("--seeds", "1000-2999")
+    """Seed 3016: readers see records of a topic for a moment after its deletion."""
+    _simulate("--seeds", "1000-3016")
 
 
 def test_run_follows_from_its_seed() -> None:
-    """Event by event, also with other paths, addresses of objects and variables."""
-    _simulate("--again", "--seeds", "50,104")
+    """Event by event. The run of seed 4 depends on the order of a set of objects."""
+    _simulate("--again", "--short", "--seeds", "4,", "--jobs", "1")
