@@ -9,9 +9,9 @@ Consumers that keep their own offsets:
     (answer,) = translate(settings, [Question(topic="orders", partition=0, offset=1500)])
     answer.exact, answer.places[0].offset
 
-The answers come from the clusters alone; no driver needs to run. The pairs and offset maps of the
+The answers come only from the clusters; no driver needs to run. The pairs and offset maps of the
 progress topic show where records went (docs/decisions/0005), and the logs show the rest. The driver
-translates the offsets of groups by the same look-ups, from its maps in memory (OffsetTranslator).
+translates the offsets of groups with the same look-ups, from its maps in memory (OffsetTranslator).
 """
 
 from causeway.translation.answers import translate

@@ -1,4 +1,5 @@
-"""Answers many questions about offsets at once: link by link, and each log is read once."""
+"""Answers many questions about offsets together, for each link in turn. Reads each log only
+once."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from causeway.translation.reverse import origin_of
 from causeway.translation.values import Answer, MappedOffset, OffsetNote, Question
 
 _AT_ONCE = 8  # courses whose logs are read at the same time
-# If a link has no such mirror, another link may have it. The most specific reason comes first.
+# If a link does not have the mirror, another link may have it. The most specific reason is first.
 _NOT_THERE = (OffsetNote.NOT_BEGUN, OffsetNote.NOT_MIRRORED, OffsetNote.UNKNOWN)
 _TRANSLATE = "translate offsets of"
 _SEVERAL = "records went to several partitions, or came from several: each has its own offset"
@@ -85,7 +86,7 @@ def translate(
         of_links = [one[question] for one in found if question in one]
         mirrored = [one for one in of_links if one.why not in _NOT_THERE]
         if back and any(one.link not in errors for one in mirrored):
-            # Only the target itself shows which topics it has.
+            # Only the target itself shows whether it has the topic.
             mirrored = [one for one in mirrored if one.link not in errors]
         answers += mirrored or [
             min(of_links, key=lambda one: _NOT_THERE.index(one.why or OffsetNote.UNKNOWN))
@@ -111,7 +112,7 @@ def _unreachable(
 
 
 class _Limit:
-    """Ends the reading of logs after `patience_s`, or when `over` is set."""
+    """Ends reads of logs after `patience_s`, or when `over` is set."""
 
     def __init__(self, patience_s: float | None) -> None:
         self._patience_s = patience_s
@@ -119,7 +120,7 @@ class _Limit:
         self.over = False
 
     def check(self) -> None:
-        """Raises CausewayError when the time is over."""
+        """Raises CausewayError if the time is over."""
         if self.over or (self._until is not None and time.monotonic() > self._until):
             cause = f"it takes longer than {self._patience_s} s to count in the logs"
             remedy = "causeway translate takes the time that it needs"
@@ -305,7 +306,7 @@ class _MissingOffsets:
             for each in known
             for name in ([outlet.topic for outlet in each.outlets] if back else [each.topic])
         }
-        self._counts: dict[str, int] | None = None  # of partitions on the source
+        self._counts: dict[str, int] | None = None  # partitions of each topic on the source
         self._failure = ""
 
     def reason(self, topic: str, partition: int) -> tuple[OffsetNote, str]:
@@ -329,7 +330,7 @@ class _MissingOffsets:
         return OffsetNote.UNKNOWN, cause + self._failure
 
     def _partitions(self) -> dict[str, int]:
-        """The partition count of each topic of the source; asked once."""
+        """The partition count of each topic of the source. The source is asked only once."""
         if self._counts is None:
             cluster = self._source.cluster
             try:

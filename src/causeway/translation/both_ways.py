@@ -53,7 +53,7 @@ from causeway.translation.reverse import ReverseProgress
 from causeway.translation.unread import UnreadRange
 from causeway.translation.values import MappedOffset, OffsetNote
 
-_LOOK_S = 10.0  # a round reads logs for this long; the next round reads the rest
+_LOOK_S = 10.0  # a round reads logs for this time; the next round reads the rest
 
 
 class Again(NamedTuple):
@@ -66,15 +66,16 @@ class Again(NamedTuple):
         return Again(min(self.least, most), min(self.most, most))
 
 
-# See OffsetMap.read_again: of the map of the link itself.
+# OffsetMap.read_again for the map of the link itself.
 ReadAgain = Callable[[CourseKey, int, int], tuple[int, int]]
 
 
 def first_unread(
     mapped: MappedCourse, offsets: Collection[int], logs: LinkLogs
 ) -> dict[int, MappedOffset]:
-    """For each offset of a group on the target of `mapped`: the first record of the source that the
-    group has not read, or an earlier offset. `mapped`: of the reverse link. Raises nothing."""
+    """Finds, for each offset of a group on the target of `mapped`, the first record of the source
+    that the group has not read, or an earlier offset. `mapped` is a course of the reverse link.
+    Raises nothing."""
     course, problem = mapped.course, mapped.problem
     if problem is not None:
         note = problem.note
@@ -87,18 +88,18 @@ def first_unread(
 
 
 def _at_the_beginning(mapped: MappedCourse, logs: LinkLogs) -> MappedOffset:
-    """For an offset before the first record that the reverse link brought."""
+    """The result for an offset before the first record that the reverse link brought."""
     at = mapped.course.source
     start, first = logs.source.starts.get(at), mapped.map.points[0].source
-    if start is not None and first <= start:  # the log has no record from before it
+    if start is not None and first <= start:  # the log has no earlier record
         return MappedOffset(at, start)
     note = "it is before all offsets that the reverse link remembers"
     return MappedOffset(at, start, OffsetNote.BEFORE, note)
 
 
 def next_record(mapped: MappedCourse, start: int, end: int, logs: LinkLogs) -> int:
-    """The source offset of the first record from `start` on that the reverse link mirrors, or `end`
-    if none comes before. Raises CausewayError."""
+    """The source offset of the first record in `start` to `end` - 1 that the reverse link mirrors,
+    or `end` if there is none. Raises CausewayError."""
     found = counting.first_relayed(
         logs.source.cluster,
         mapped.course.source,
@@ -112,7 +113,7 @@ def next_record(mapped: MappedCourse, start: int, end: int, logs: LinkLogs) -> i
 
 
 class _Clear(NamedTuple):
-    """From `start` to `end` no record of the source is mirrored by the producer id."""
+    """Source offsets from `start` to `end` - 1 without a record that the producer id mirrors."""
 
     producer_id: int
     start: int
@@ -123,8 +124,8 @@ class _Clear(NamedTuple):
 
 
 class GroupsBothWays:
-    """The places of groups of one link, A->B. Not thread-safe. `unfinished`: better answers may
-    follow soon, after the last look."""
+    """Finds the offsets of the groups of one link, A->B. Not thread-safe. `unfinished`: the next
+    look may soon find better answers than the last one."""
 
     def __init__(
         self,
@@ -139,18 +140,18 @@ class GroupsBothWays:
         self._read_again = read_again
         self._name = f"{link.target.alias}->{link.source.alias}"
         self._progress = ReverseProgress(source, link)
-        # By partition and offset on A, exact places; and stretches of B without own records.
+        # Exact results, by partition and offset on A; and ranges of B without own records.
         self._known: dict[TopicPartition, tuple[int, dict[int, MappedOffset]]] = {}
         self._clear: dict[TopicPartition, _Clear] = {}
         self._mapped: dict[TopicPartition, MappedCourse] = {}
         self._whole: frozenset[TopicPartition] = frozenset()
-        self._last: TopicPartition | None = None  # the last one that had time
+        self._last: TopicPartition | None = None  # the last partition for which there was time
         self.again: Mapping[str, Again] = {}
         self.unfinished = False
 
     def from_the_beginning(self, translated: Translated) -> Translated:
-        """`translated` without partitions whose log on B has records from before the first one that
-        the reverse link mirrors: a group may have read none of these."""
+        """`translated` without the partitions whose log on B has records before the first one that
+        the reverse link mirrors: a group may not have read them."""
         return {
             group: {at: place for at, place in places.items() if at in self._whole}
             for group, places in translated.items()
@@ -173,8 +174,8 @@ class GroupsBothWays:
     def bound(
         self, followed: GroupCommits, translated: Translated
     ) -> tuple[Translated, dict[str, str]]:
-        """`translated`, bounded by the first record of B that each group has not read. Offsets for
-        which that record is not known are missing. Returns the reasons as well, by group and
+        """Returns `translated`, bounded by the first record of B that each group has not read. If
+        that record is not known, the offset is missing. Also returns the reasons, by group and
         partition of the source."""
         until = time.monotonic() + _LOOK_S
 
@@ -239,8 +240,9 @@ class GroupsBothWays:
         return bounded, notes
 
     def _in_turn(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """The time of a look may be over before its last partition, and groups may commit new
-        offsets before the next look. So a look begins after the last partition that had time."""
+        """The partitions in the order of a look. A look may have no time for its last partitions,
+        and groups may commit new offsets before the next look. So the next look begins after the
+        last partition for which there was time."""
         ordered = sorted(partitions)
         begin = 0 if self._last is None else bisect_right(ordered, self._last)
         return ordered[begin:] + ordered[:begin]
@@ -253,7 +255,8 @@ class GroupsBothWays:
         wanted: Collection[TopicPartition],
         reasons: dict[TopicPartition, str],
     ) -> dict[TopicPartition, PartitionProgress]:
-        """The reverse link's progress. Adds to `reasons` why it cannot be used."""
+        """The reverse link's progress of each partition. If it cannot be used, adds the reason to
+        `reasons`."""
         if contents is None:
             why = f"{self._link.source.alias} has no progress topic of {self._name}"
             reasons |= dict.fromkeys(wanted, why)
@@ -274,7 +277,7 @@ class GroupsBothWays:
                 reasons[at] = "it has passed over records that a group here never reads"
             else:
                 found[at] = progress
-        for at in reasons:  # its logs may be other ones the next time
+        for at in reasons:  # the next time, other topics may have these names
             self._known.pop(at, None)
             self._clear.pop(at, None)
         return found
@@ -294,7 +297,7 @@ class GroupsBothWays:
             if at not in maps:
                 reasons[at] = "it delivers at least once, so its offsets cannot be mapped"
                 continue
-            # How a flow of another file reads its source is not known, so nothing is counted.
+            # It is not known how a flow of another file reads its source, so nothing is counted.
             counted = () if self._reverse.assumed else self._reverse.treatments
             steps = only_treated(counted, progress)
             course = Course.of(progress, outlet)
@@ -309,7 +312,7 @@ class GroupsBothWays:
     def _first_unread(
         self, mapped: MappedCourse, offsets: Collection[int], logs: LinkLogs
     ) -> dict[int, MappedOffset]:
-        """See first_unread. Keeps exact places inside the map while the map has them."""
+        """See first_unread. Keeps exact results while they are inside the map."""
         at, producer_id = mapped.course.source, mapped.course.outlet.producer_id
         end = mapped.end.target
         before, known = self._known.get(at, (-1, {}))
@@ -344,9 +347,9 @@ class GroupsBothWays:
         place: TranslatedOffset,
         first: MappedOffset,
     ) -> Again:
-        """How many records a group at `committed` on A reads again from `begin` on B: copies of
-        records of A, and records of B that it has read as copies. If an offset is exact, no record
-        behind it was read."""
+        """How many records a group at `committed` on A reads again from `begin` on B on. They are
+        copies of records of A, and records of B of which it has read the copies. If an offset is
+        exact, the group has read no record behind it."""
         copies = Again(*self._read_again(CourseKey(at, at), committed, begin))
         if place.certain:
             copies = copies.within(place.downstream - begin)
@@ -356,7 +359,7 @@ class GroupsBothWays:
         return Again(copies.least + own.least, copies.most + own.most)
 
     def _next_record(self, mapped: MappedCourse, start: int, end: int, logs: LinkLogs) -> int:
-        """See next_record; `start`, or a later offset that is known, if the logs cannot be read."""
+        """See next_record. If the logs cannot be read: `start`, or a later offset that is known."""
         at, producer_id = mapped.course.source, mapped.course.outlet.producer_id
         clear = self._clear.get(at)
         if clear is None or clear.producer_id != producer_id or not clear.covers(start):

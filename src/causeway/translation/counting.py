@@ -5,8 +5,8 @@ offsets, and behind the map's end, records are counted in both logs here. The re
 the same on both sides; otherwise the offset is not known.
 
 The sequences of the mirror's batches on the target identify the records. The source is read from a
-known offset on, as lanes read it, and goes through the treatment of its link (`becomes`). If no
-mirrored record lies between a known offset and the offset asked for, reading the target is enough.
+known offset on, as lanes read it, and its records go through the treatment of the link (`becomes`).
+If no mirrored record is between a known offset and the wanted offset, only the target is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from causeway.records import (
 from causeway.relay import Becomes, Sought, offset_lookup, unchanged
 from causeway.wire import codes
 
-# Called before each fetch. It raises CausewayError when the reading has to end.
+# Called before each fetch. Raises CausewayError if the read has to end.
 Check = Callable[[], None]
 # Reads a span through the transform of a lane.
 Lane = Callable[[Sought], dict[int, int]]
@@ -66,8 +66,8 @@ def read_span(
 
 
 class Mirrored(NamedTuple):
-    """A mirrored record on the target. `before`: the number of mirrored records before it since the
-    span's start; `content`: None if compaction has removed the record."""
+    """A mirrored record on the target. `before`: the number of mirrored records from the span's
+    start to this record. `content`: None if compaction has removed the record."""
 
     before: int
     content: Content | None
@@ -220,7 +220,8 @@ def first_relayed(
 def _records(
     source: Cluster, sought: Sought, wanted: Collection[int], check: Check, becomes: Becomes
 ) -> dict[int, tuple[int, Content]]:
-    """Source offset and content of the relayed records, by index from the span's start on."""
+    """The source offset and content of the `wanted` relayed records, by number from the span's
+    start on."""
     waiting = deque(sorted(index for index in wanted if index >= 0))
     found: dict[int, tuple[int, Content]] = {}
     count = 0

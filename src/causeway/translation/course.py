@@ -1,8 +1,8 @@
 """A course: one source partition and one target partition that it feeds.
 
-Offsets are translated course by course. The driver knows its courses from its registry, a command
-from the progress topic; both give the same `Course` and the same offset maps. A group has one
-offset in each target partition, of all courses that feed it.
+Offsets are translated for each course. The driver knows its courses from its registry, and a
+command knows them from the progress topic; both give the same `Course` and the same offset maps. A
+group has one offset in each target partition, for all courses that feed it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Course(Value):
     def sought(
         self, span: Span, offsets: Iterable[int], *, read_committed: bool, floor: int = 0
     ) -> Sought:
-        """Asks the logs for `offsets` in `span`, see Sought."""
+        """The question for `offsets` in `span`, see Sought."""
         return Sought(
             source=self.source,
             target=self.target,
@@ -89,23 +89,23 @@ class Courses(Protocol):
 
     @property
     def transforms(self) -> bool:
-        """Whether a partition is transformed. Otherwise no two courses share a target partition."""
+        """Whether any partition is transformed. If not, no two courses share a target partition."""
 
     def courses(self) -> list[Course]:
-        """The courses of partitions whose keys do not decide the target partition."""
+        """The courses of all partitions, except those whose keys decide the target partition."""
 
     def place(self, key: CourseKey, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
         """See OffsetMap.place. None if the course has no map."""
 
     def end(self, key: CourseKey) -> int | None:
-        """The target offset up to which the map of the course goes."""
+        """The target offset at which the map of the course ends; None if it has no map."""
 
     def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """Called if the source no longer has the records below these offsets."""
 
 
 def shared_by(courses: Iterable[Course]) -> dict[TopicPartition, Collection[TopicPartition]]:
-    """The target partitions that several source partitions feed, with the source partitions."""
+    """The target partitions that several source partitions feed, and these source partitions."""
     sources: dict[TopicPartition, set[TopicPartition]] = defaultdict(set)
     for each in courses:
         sources[each.target].add(each.source)
@@ -116,8 +116,8 @@ ByCourse = dict[CourseKey, dict[int, MappedOffset]]  # by source offset
 
 
 class CourseOffsets(NamedTuple):
-    """`offsets`: by course and source offset. `shared`: the target partitions that several source
-    partitions feed, with the source partitions."""
+    """`offsets`: the results by course and source offset. `shared`: the target partitions that
+    several source partitions feed, with the source partitions."""
 
     offsets: Mapping[CourseKey, Mapping[int, MappedOffset]]
     shared: Mapping[TopicPartition, Collection[TopicPartition]]
@@ -126,8 +126,8 @@ class CourseOffsets(NamedTuple):
 def offsets_to_translate(
     followed: GroupCommits, shared: Mapping[TopicPartition, Collection[TopicPartition]]
 ) -> dict[TopicPartition, set[int]]:
-    """The source offsets to translate. If several partitions of a topic feed one target partition,
-    and a group has committed on some of them, it has read nothing of the others."""
+    """The source offsets to translate. Several partitions of a topic may feed one target partition.
+    If a group has committed only on some of them, it has read nothing of the others (EARLIEST)."""
     offsets: dict[TopicPartition, set[int]] = defaultdict(set)
     together: dict[str, set[TopicPartition]] = defaultdict(set)
     for feeding in shared.values():
@@ -195,7 +195,7 @@ def _least(
 
 
 def inexact(followed: GroupCommits, found: CourseOffsets) -> dict[str, str]:
-    """Why offsets are not exact, by group and source partition."""
+    """The reasons why offsets are not exact, by group and source partition."""
     notes: dict[str, str] = {}
     for key, offsets in found.offsets.items():
         noted = {offset: place.note for offset, place in offsets.items() if place.note}

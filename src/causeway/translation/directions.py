@@ -1,8 +1,8 @@
 """Translates offsets of one course, from the source to the target or back.
 
-The offset map is exact. Inside a span of the map, the logs are read, and so is the target behind
-the last report of the driver (counting.py). If a log cannot be read, the answer is the last offset
-that is known to be at or before the exact one, and the reason.
+The offset map is exact. Inside a span of the map, the logs are read. Behind the last report of the
+driver, the target's log is read (counting.py). If a log cannot be read, the answer is the last
+offset that is known to be at or before the exact one, and the reason.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _GAP = "no mirrored record has offset {}: the next record counts"
 def translate(
     mapped: MappedCourse, offsets: Collection[int], logs: LinkLogs, *, back: bool
 ) -> dict[int, MappedOffset]:
-    """Translates each source offset, with `back` each target offset. Raises nothing: a failed read
-    is a note on its offset."""
+    """Translates each source offset; with `back`, each target offset. Raises nothing: if a read
+    fails, the result has a note."""
     return (_Back if back else _There)(mapped, logs).translate(offsets)
 
 
@@ -348,7 +348,7 @@ class _Back(_Direction):
                 source, becomes = self.logs.source.cluster, self.mapped.becomes
                 there = counting.source_offsets(sought, source, following, check, becomes)
                 why, note = OffsetNote.LOGS_INCOMPLETE, LOGS_INCOMPLETE
-            else:  # offsets that need no counting
+            else:  # these offsets need no counting
                 there = {o: span.end.source for o, record in following.items() if record is None}
                 there |= {
                     o: start for o, record in following.items() if record and not record.before

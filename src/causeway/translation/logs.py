@@ -1,4 +1,5 @@
-"""The two logs of a course on a link's clusters, as a command finds them: ids, starts, ends."""
+"""Finds the ids, starts and ends of the logs of a link's courses on both clusters, for a
+command."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class ClusterLogs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLogs:
-    """`check`: see Check; `read_committed`: how the link reads its source."""
+    """`check`: see Check. `read_committed`: whether the link reads only committed records."""
 
     source: ClusterLogs
     target: ClusterLogs
@@ -220,7 +221,7 @@ def logs_on(
     partitions: Collection[TopicPartition],
     mixed: Collection[TopicPartition] = (),
 ) -> ClusterLogs:
-    """The logs of `partitions`, of which others write to `mixed`. Raises CausewayError."""
+    """Returns the logs of `partitions`. Others write to `mixed`. Raises CausewayError."""
     found = cluster.metadata({at.topic for at in partitions}).topics
     there = [at for at in partitions if at.partition in found[at.topic].partitions]
     starts = known_offsets(cluster, there, EARLIEST)

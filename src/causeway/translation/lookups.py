@@ -102,7 +102,7 @@ class SpanLookUps:
         *,
         read_committed: bool,
     ) -> None:
-        """Look-ups of a term end with the term."""
+        """`term` returns the current term of leadership. Look-ups of a term end with the term."""
         self._source, self._target = source, target
         self._pool = pool
         self._term = term
@@ -116,7 +116,7 @@ class SpanLookUps:
         self.known = {key: known for key, known in self.known.items() if key in keys}
 
     def known_of(self, course: Course, term: int, offsets: Iterable[int]) -> KnownOffsets:
-        """The results of this course that still hold."""
+        """The results of this course that are still true."""
         version = CourseVersion.of(course, term)
         before = self.known.get(course.key) or KnownOffsets(version)
         self.known[course.key] = known = before.kept_for(version, offsets)
@@ -215,13 +215,13 @@ class _TailLook(NamedTuple):
 
 
 class ForeignTails:
-    """Reads the records of others behind the last known record of a course. Not thread-safe; its
+    """Reads the records of others behind the last known record of a course. Not thread-safe; the
     look-ups run in `pool`."""
 
     def __init__(self, target: Cluster, pool: ThreadPoolExecutor) -> None:
         self._target = target
         self._pool = pool
-        # No record of the course lies below this target offset.
+        # Below this target offset there is no further record of the course.
         self._clear: dict[CourseKey, tuple[_Series, int]] = {}
         self._under_way: dict[TopicPartition, _TailLook] = {}
 

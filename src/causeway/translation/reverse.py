@@ -46,7 +46,7 @@ class ReverseProgress:
         elif self._contents is None:
             self._contents = self._log.read()
         else:
-            before, self._contents = self._contents, None  # read from the beginning after an error
+            before, self._contents = self._contents, None  # after an error, all is read again
             before.update(self._log.read(before.end))
             self._contents = before
         return self._contents

@@ -64,16 +64,15 @@ class OffsetTranslator:
         before: BeforeFailback | None = None,
         others_write: bool = False,
     ) -> None:
-        """`term`: see Leadership.term. `lane`: reads a span of a transformed partition. `before`:
-        translates offsets before a mirror's beginning.
-        `others_write`: programs write to the target partitions all the time, so the end of a course
-        is looked for behind their records."""
+        """`term`: see Leadership.term. `lane` reads a span of a transformed partition. `before`
+        translates offsets before a mirror's beginning. `others_write`: programs write to the target
+        partitions all the time, so the end of a course is behind their records."""
         self._source, self._target = source, target
         self._courses = courses
         self._term = term
         self._before = before
         self._others_write = others_write
-        self._passed_over = False  # in this round, see KnownOffsets.later
+        self._passed_over = False  # this round has new KnownOffsets.later
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="look up")
         self._lookups = SpanLookUps(source, target, pool, term, lane, read_committed=read_committed)
         self._tails = ForeignTails(target, pool)
@@ -98,7 +97,7 @@ class OffsetTranslator:
             raise CausewayError(
                 "translate offsets of", "groups", "another driver may lead by now", retriable=True
             )
-        # Before the courses are listed: a new course begins behind these ends.
+        # The ends are read before the courses: a new course begins behind these ends.
         ends = known_offsets(self._target, self._looked_behind(wanted), LATEST)
         everything = self._courses.courses()
         courses = {each.key: each for each in everything if each.source in wanted}

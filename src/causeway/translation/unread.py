@@ -37,14 +37,14 @@ from causeway.model import TopicPartition
 from causeway.records import CONTROL, MAGIC, MAGIC_AT, BatchHeader
 from causeway.translation.course import Course, CourseKey
 
-_LOOK_S = 10.0  # a round reads for this long; the next round reads the rest
-_FEEDS_S = 30.0  # other links' claims are read again after this time
+_LOOK_S = 10.0  # a round reads for this time; the next round reads the rest
+_FEEDS_S = 30.0  # after this time, the claims of other links are read again
 
 AloneUntil = Callable[[CourseKey, int], int]  # see OffsetMap.alone_until
 
 
 class UnreadRange(NamedTuple):
-    """Target offsets from a group's commit, or the log start, to its offset by the mirror."""
+    """The target offsets from a group's commit, or the log start, to its translated offset."""
 
     start: int
     place: int
@@ -53,7 +53,7 @@ class UnreadRange(NamedTuple):
 class _Batch(NamedTuple):
     base: int
     last: int
-    producer_id: int  # -1: none
+    producer_id: int  # -1 if it has none
     control: bool = False
 
 
@@ -109,7 +109,7 @@ class _OtherWriters:
             try:
                 self._checkpoints[source] = _checkpoints(topic)
             except CausewayError:
-                self._checkpoints[source] = {}  # then records from there count as unread
+                self._checkpoints[source] = {}  # then records from that source count as unread
         return self._checkpoints[source].get((group, at))
 
 
@@ -140,7 +140,7 @@ class _PartitionLook:
         self.unfinished = False
 
     def run(self, until: float) -> dict[str, UnreadRecord]:
-        """The unread records, by group."""
+        """Returns the unread record of each group that has one."""
         for look in self._looks:
             if look.blocked is not None and look.position < look.place:
                 batch, look.blocked = look.blocked, None
@@ -185,7 +185,7 @@ class _PartitionLook:
         reached = start
         for batch in self._batches(start, end):
             if batch.base > reached and self._straight(reached) > reached:
-                return  # the map knows the records that follow
+                return  # the map knows the next records
             for look in going:
                 if look.blocked is None and look.position <= batch.last:
                     self._take(look, batch)
@@ -211,7 +211,7 @@ class _PartitionLook:
                 yield _Batch(batch.base, batch.last, batch.producer_id, control)
 
     def _take(self, look: _GroupLook, batch: _Batch) -> None:
-        """Passes over the records of `batch` that the group has read."""
+        """Moves `look` over the records of `batch` that the group has read."""
         read_to, why = self._read_to(look.group, batch)
         look.position = max(look.position, min(read_to, batch.last + 1))
         if read_to <= batch.last and look.position < look.place:
@@ -242,8 +242,8 @@ def _checkpoints(topic: TopicLog) -> dict[tuple[str, TopicPartition], int]:
 
 
 class UnreadRecords:
-    """The unread records of one link's groups. Not thread-safe. `unfinished`: the last look ran out
-    of time, and the next one finds more."""
+    """Finds the unread records of one link's groups. Not thread-safe. `unfinished`: the last look
+    had too little time, and the next one continues."""
 
     def __init__(self, target: Cluster, link: LinkSettings) -> None:
         self._target = target
@@ -252,7 +252,7 @@ class UnreadRecords:
         self._trusts_copies = link.reverse is None
         self._courses: Collection[Course] = ()
         self._alone_until: AloneUntil = lambda _, offset: offset
-        self._shared: set[TopicPartition] = set()  # in all looks
+        self._shared: set[TopicPartition] = set()  # of all calls of `take`
         self._known: dict[tuple[str, TopicPartition], _GroupLook] = {}
         self.unfinished = False
 
@@ -339,7 +339,7 @@ class UnreadRecords:
                 copied_to *= self._trusts_copies
                 start = max(begin, min(copied_to, place))
                 known = before.get((group, at))
-                # An earlier result holds if it was from `start` on.
+                # An earlier look counts if it covered all from `start` on.
                 if known is None or not known.start <= start <= known.position:
                     known = _GroupLook(group, start, start)
                 known.place = place

@@ -42,8 +42,8 @@ class OffsetNote(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The next record to read in a log, by exactly one of `offset` and `timestamp` (ms since 1970:
-    the first record of that time or later)."""
+    """A question about the next record to read in a log. It has either an `offset`, or a
+    `timestamp` (ms since 1970) for the first record at that time or later."""
 
     topic: str
     partition: int
@@ -59,9 +59,9 @@ class MappedOffset(NamedTuple):
     """The offset in partition `at` from which on a consumer reads on the other cluster.
 
     If it is exact, the consumer gets exactly the mirrored records that it has not read. Otherwise
-    `offset` is at or before the exact one, so that no record is skipped, or None if not even that
-    is known; `why` and `note` (for people) give the reason. `mirrored`: the next record is known to
-    be there; otherwise `offset` is the end of the mirror, and the record may come behind it.
+    `offset` is at or before the exact one, so no record is skipped, or None if none is known. Then
+    `why` and `note` (for people) give the reason. `mirrored`: the next record is known to be there;
+    otherwise `offset` is the end of the mirror, and the record may come behind it.
     """
 
     at: TopicPartition
@@ -91,9 +91,9 @@ class MappedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer of one link to one question. `offset`: the offset of the question, or the offset
-    that its timestamp leads to; None if that is unknown. `places`: several if a transform, or
-    several source partitions, lead to several; if there is none, `why` and `note` say why."""
+    """The answer of one link to one question. `offset`: the offset in the question, or the offset
+    of its timestamp; None if that is unknown. `places`: there may be several after a transform, or
+    with several source partitions. If there are none, `why` and `note` say why."""
 
     question: Question
     link: str | None
@@ -108,7 +108,7 @@ class Answer:
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
-    """For `--json` and the API: stable keys."""
+    """An answer for `--json` and the API. The keys are stable."""
     question = answer.question
     return {
         "link": answer.link,
@@ -141,7 +141,7 @@ _REMEDY: Final = (
 
 
 def read_questions(text: str, name: str) -> list[Question]:
-    """Raises ConfigError, with `name` and the line."""
+    """Reads questions. `name`: of the file. Raises ConfigError with `name` and the line."""
     lines = text.removeprefix("\ufeff").splitlines()
     first = next((line for line in lines if line.strip()), "")
     rows = _json_rows(lines, name) if first.lstrip().startswith("{") else _csv_rows(lines, name)
@@ -168,7 +168,7 @@ def _csv_rows(lines: list[str], name: str) -> Iterator[tuple[int, Mapping[str, A
     columns: list[str] | None = None
     reader = csv.reader(lines)
     while True:
-        line = reader.line_num + 1  # a cell in quotes may have several
+        line = reader.line_num + 1  # a cell in quotes may have several lines
         try:
             cells = next(reader)
         except StopIteration:
@@ -185,7 +185,7 @@ def _csv_rows(lines: list[str], name: str) -> Iterator[tuple[int, Mapping[str, A
                 continue
             columns = list(_COLUMNS)
         if len(row) != len(columns):
-            cause = f"{len(row)} columns where {len(columns)} are expected"
+            cause = f"{len(row)} columns instead of {len(columns)}"
             raise ConfigError("read", f"{name}, line {line}", cause, remedy=_REMEDY)
         yield line, dict(zip(columns, row, strict=True))
 
@@ -207,7 +207,7 @@ def _number(row: Mapping[str, Any], name: str, where: str) -> int | None:
     if value is None or value == "":
         return None
     text = str(value)
-    # At most 19 digits, as in Kafka's 64 bits. No float, no True.
+    # At most 19 digits: Kafka's numbers have 64 bits. Neither a float nor True is a number here.
     if isinstance(value, str | int) and text.isascii() and text.isdecimal() and len(text) <= 19:
         return int(text)
     raise ConfigError("read", where, f"{name} {text[:40]!r} is no whole number of 0 or more")

@@ -1,8 +1,9 @@
-"""OffsetFetch (API 9, versions 2 to 8) and OffsetCommit (API 8, versions 2 to 9), by hand: the
-offsets that groups have committed.
+"""Writes and reads the messages for offsets of groups, without kafka-python: OffsetFetch (API 9,
+versions 2 to 8) and OffsetCommit (API 8, versions 2 to 9).
 
-Group sync reads and writes an offset for each group and partition in each round, and an object of
-kafka-python for each of them costs more than the rest of the round (docs/decisions/0077).
+In each round, group sync reads and writes an offset for each group and partition. kafka-python
+would make an object for each offset, which costs more than the rest of the round
+(docs/decisions/0077).
 Formats: OffsetFetchRequest.json, OffsetFetchResponse.json, OffsetCommitRequest.json and
 OffsetCommitResponse.json of Apache Kafka.
 """
@@ -40,8 +41,8 @@ _place = fast_tuple(TopicPartition)
 
 
 class Committed(Struct, frozen=True, kw_only=True, gc=False):
-    """`offset` is the next one to read; `leader_epoch` that of the record before it, -1 for
-    unknown; `metadata` is the group's own text."""
+    """`offset`: the next offset to read. `leader_epoch`: the epoch of the record before it, -1 if
+    unknown. `metadata`: the group's own text."""
 
     offset: int
     leader_epoch: int = -1
@@ -49,7 +50,8 @@ class Committed(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FoundOffsets(NamedTuple):
-    """What `group` has committed. `errors`: the error codes of the group and of partitions."""
+    """The offsets that `group` has committed. `errors`: the error codes of the group and of its
+    partitions."""
 
     group: str
     offsets: dict[TopicPartition, Committed]
@@ -62,7 +64,7 @@ class FoundGroups(NamedTuple):
 
 
 class CommitAnswer(NamedTuple):
-    """`codes`: the error code of each partition, 0: done."""
+    """`codes`: the error code of each partition, 0 if it is done."""
 
     codes: dict[TopicPartition, int]
     throttle_time_ms: int
@@ -80,8 +82,8 @@ class _Places(dict[int, TopicPartition]):
 
 
 class GroupRequest:
-    """A request and the reader of its answer, for Connection: it has the names of kafka-python's
-    classes."""
+    """A request, and the reader of its answer. Connection uses it like a class of kafka-python, so
+    it has the same names."""
 
     name: str
     API_KEY: int
@@ -114,13 +116,13 @@ class GroupRequest:
         raise NotImplementedError
 
     def decode(self, data: memoryview, version: int) -> Any:
-        """The answer, from the end of its header on. Raises any error if it is malformed."""
+        """Reads the answer, from the end of its header on. Raises any error if it is malformed."""
         raise NotImplementedError
 
 
 class FetchOffsets(GroupRequest, api=apis.OFFSET_FETCH, flexible=_FETCH_IS_FLEXIBLE):
-    """Asks for all that `groups` have committed; before version 8 for one group. The answer has no
-    offsets that a transaction is about to replace."""
+    """Asks for all offsets that `groups` have committed; before version 8 for one group. The answer
+    has no offsets that a transaction is about to replace."""
 
     def __init__(self, groups: Sequence[str]) -> None:
         self._groups = groups
@@ -131,7 +133,7 @@ class FetchOffsets(GroupRequest, api=apis.OFFSET_FETCH, flexible=_FETCH_IS_FLEXI
             put_uvarint(out, len(self._groups) + 1)
         for group in self._groups:
             _put_text(out, group, flexible)
-            # No list of topics: all.
+            # Without a list of topics, the answer has all topics.
             out += b"\x00" if flexible else _INT.pack(-1)
             if version >= _SEVERAL_GROUPS:
                 out += _NO_TAGS
@@ -221,8 +223,8 @@ class CommitOffsets(GroupRequest, api=apis.OFFSET_COMMIT, flexible=_COMMIT_IS_FL
 def _committed(
     data: memoryview, at: int, version: int, topics: dict[str, _Places]
 ) -> tuple[dict[TopicPartition, Committed], list[int], int]:
-    """A group's offsets, the error codes of partitions, and the position behind the topics.
-    `topics`: those of other groups in the answer."""
+    """A group's offsets, the error codes of its partitions, and the position behind the topics.
+    `topics`: the topics of other groups in the answer."""
     flexible, has_epochs = version >= _FETCH_IS_FLEXIBLE, version >= 5
     numbers = _OFFSET_AND_EPOCH if has_epochs else _OFFSET
     found: dict[TopicPartition, Committed] = {}
@@ -236,7 +238,7 @@ def _committed(
             found_there = numbers.unpack_from(data, at)
             at += numbers.size
             metadata = ""
-            if flexible and data[at] <= 1:  # no text, as nearly always
+            if flexible and data[at] <= 1:  # nearly always there is no text
                 at += 1
             else:
                 metadata, at = _text(data, at, flexible)
@@ -262,7 +264,7 @@ def _committed(
 
 
 def _throttle(data: memoryview, version: int) -> tuple[int, int]:
-    """The throttle time of either answer, and the position behind it."""
+    """The throttle time in an answer, and the position behind it."""
     if version < 3:
         return 0, 0
     return _INT.unpack_from(data)[0], _INT.size

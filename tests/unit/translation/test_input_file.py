@@ -35,8 +35,8 @@ def test_three_columns_need_no_names() -> None:
     [
         ("", None, "no offsets"),
         ("topic,partition,offset\n", None, "no offsets"),
-        ("orders,0,15\norders,1\n", 2, "2 columns where 3 are expected"),
-        ('"or\nders",0,15\norders,1\n', 3, "2 columns where 3 are expected"),
+        ("orders,0,15\norders,1\n", 2, "2 columns instead of 3"),
+        ('"or\nders",0,15\norders,1\n', 3, "2 columns instead of 3"),
         ("orders,0,15\norders,1," + "9" * 200_000, 2, "field larger than field limit"),
         ("orders,zero,15\n", 1, "partition 'zero'"),
         ("orders,0,-1\n", 1, "offset '-1'"),
