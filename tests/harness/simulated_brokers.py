@@ -57,6 +57,7 @@ class Brokers:
         self.chance = chance
         self.clock = clock
         self.faulty = True
+        self.markers_apart = False  # one is appended though one before it was refused
         self.refusals = refusals
         self.sources: dict[Place, SourceLog] = {}
         self.targets: dict[Place, TargetLog] = {}
@@ -316,8 +317,8 @@ class TargetBrokerConnection(_BrokerConnection):
             self._serve_batches(frame)
 
     def _serve_markers(self, frame: bytes) -> None:
-        """The error of a producer in a partition is the one of its last marker. A broker that
-        refuses one refuses what is behind it, too."""
+        """The error of a producer in a partition is the one of its last marker. Mostly, a broker
+        that refuses one refuses what is behind it, too."""
         request = WriteTxnMarkersRequest.decode(
             frame, version=MARKERS_VERSION, header=True, framed=True
         )
@@ -332,7 +333,8 @@ class TargetBrokerConnection(_BrokerConnection):
                 if log.node == self.node:
                     error = NOT_ENOUGH_REPLICAS
                     if place in refused or self._brokers.refuses(place, b""):
-                        refused.add(place)
+                        if not self._brokers.markers_apart:
+                            refused.add(place)
                     else:
                         error = log.mark(marker.producer_id, marker.producer_epoch, late=self.dead)
                 errors.setdefault(marker.producer_id, {})[place] = error

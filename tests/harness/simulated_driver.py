@@ -102,11 +102,11 @@ class SimulatedDriver:
         for one in self.mirrored:
             if not one.assigned:
                 self.assign(one)
-        self.until(lambda: all(map(self._is_relayed, self.mirrored)))
+        self.until(self.has_relayed)
         # Nothing can arrive any more, also behind a throttle.
         late_by = max(flow.late_by for flow in self.lane.flows.values())
         self.clock.now = max(self.clock.now + 2 * LATE_S, late_by)
-        self.until(lambda: all(map(self._is_relayed, self.mirrored)))
+        self.until(self.has_relayed)
         self.drain()
         self.until(lambda: self.lane.ended)
         for one in self.mirrored:
@@ -120,6 +120,10 @@ class SimulatedDriver:
                     assert outlet.pair.sequence == len(series)
                 else:
                     assert log.end == one.log.end == outlet.pair.source == outlet.pair.target
+
+    def has_relayed(self) -> bool:
+        """Whether its lane has relayed everything."""
+        return all(map(self._is_relayed, self.mirrored))
 
     def held(self, outlet: Outlet) -> list[int]:
         log = self.brokers.targets[outlet.at]

@@ -39,7 +39,8 @@ class Kind:
     compression, and the source's batches come in two codecs; `paced`: few partitions are fetched at
     a pace, too; `forgets`: so many times as often brokers forget producers; `damage`: this share of
     the fetched batches is damaged on the way; `idle_looks_s`: how often a lane looks at the ends of
-    targets that it sends nothing to."""
+    targets that it sends nothing to; `apart`: a marker may be appended behind one of its request
+    that was refused."""
 
     links: int = 1
     partitions: int = 4
@@ -64,6 +65,7 @@ class Kind:
     forgets: float = 1.0
     damage: float = 0.0
     idle_looks_s: float = watches.LOOK_S
+    apart: bool = False
     per_broker: int = 2
     round_trip_s: float = 0.03
 
@@ -132,6 +134,7 @@ class Setting:
         self.chance = chance
         self.clock = clock
         self.brokers = Brokers(chance, clock, refusals=kind.refusals, damage=kind.damage)
+        self.brokers.markers_apart = kind.apart
         self.refused: dict[Place, int] = {}
         self.mirrored: dict[tuple[str, str, int], Mirrored] = {}
         self.targets = [f"target {link}" for link in range(kind.links)]  # the clusters

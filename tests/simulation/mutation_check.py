@@ -71,14 +71,18 @@ def _in_lanes(mutation: Mutation) -> Found | None:
 
 
 def _failure_of_lanes(seed: int, mutation: Mutation, *, broken: bool) -> str:
-    from tests.harness.simulated_run import relay_under_fire
+    from tests.harness.simulated_run import relay_under_fire, simulated
     from tests.unit.relay.test_lane_under_fire import KINDS
 
     with pytest.MonkeyPatch.context() as patch:
         if broken:
             mutation.apply(patch)
         try:
-            relay_under_fire(seed, KINDS[mutation.kind])
+            if mutation.script is None:
+                relay_under_fire(seed, KINDS[mutation.kind])
+            else:
+                with simulated(seed, KINDS[mutation.kind]) as driver:
+                    mutation.script(driver)
         except Exception as error:  # a lane that is broken may fail in any way
             return f"{type(error).__name__}: {error}".splitlines()[0]
     return ""

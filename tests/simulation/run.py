@@ -85,8 +85,9 @@ class Run:
             self.write_file(self.scenario.file)
             self._begin()
             self._live()
-            self._recover()
-            self._end()
+            if not self.scenario.ends_with_script:
+                self._recover()
+                self._end()
 
     def write_file(self, text: str) -> None:
         """The mirror's file, which has changed at the simulated time."""
@@ -185,7 +186,7 @@ class Run:
                     mirror.start()
             for plan in self.scenario.topics:
                 self.create(plan)
-            stopped = self._stopped()
+            stopped = self.stopped()
             adopts = self._adopt(stopped)
             left = [each for checks in self.all_checks for each in checks.missing(stopped)]
             if all(each.idle for each in self.applications) and not left and not adopts:
@@ -211,7 +212,7 @@ class Run:
                 self.faults.changes.adopt(topic)
         return bool(found)
 
-    def _stopped(self) -> set[tuple[str, int]]:
+    def stopped(self) -> set[tuple[str, int]]:
         """The partitions that a person has to look at."""
         return {
             (each.topic, each.partition)
@@ -225,7 +226,7 @@ class Run:
         led = {(each.topic, each.partition): each for mirror in self.mirrors for each in mirror.led}
         for plan, partition in (each for checks in self.all_checks for each in checks.places):
             place = plan.name, partition
-            if place in self.checks.past and place in self._stopped():
+            if place in self.checks.past and place in self.stopped():
                 continue
             found = led.get(place)
             if found is None or found.state != State.RUNNING or found.lag_records != 0:

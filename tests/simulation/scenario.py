@@ -62,7 +62,8 @@ class Scenario:
     says it; None: it says nothing. `loss`: what a partition does if the source has deleted records
     before they were mirrored; one that stops is adopted at the end. `pace`: how many times slower
     everything is that comes again and again. `back`: topics of a second flow, from the target to
-    the source. `script`: what goes wrong, in place of faults by chance. `catch_up_s`: the
+    the source. `script`: what goes wrong, in place of faults by chance, and with
+    `ends_with_script` nothing more. `catch_up_s`: the
     time for the rest, after all faults."""
 
     nodes: int
@@ -81,6 +82,7 @@ class Scenario:
     back: tuple[TopicPlan, ...] = ()
     keys: dict[str, str] = field(default_factory=dict)
     catch_up_s: float = 900.0
+    ends_with_script: bool = False
     script: Callable[[Run], None] | None = field(default=None, repr=False)
 
     @property
@@ -138,7 +140,7 @@ class Scenario:
         return "".join(f"{name} = {value}\n" for name, value in keys.items() if value)
 
 
-_CONFIGS: Final[dict[Content, dict[str, str]]] = {
+CONFIGS: Final[dict[Content, dict[str, str]]] = {
     Content.COMPACTED: {"cleanup.policy": "compact", "segment.bytes": "4000"},
     Content.DELETED: {"segment.bytes": "4000"},
     Content.RETAINED: {"segment.bytes": "4000"},
@@ -191,7 +193,7 @@ def _topic(number: int, content: Content, chance: random.Random, identity: bool)
         name=f"t{number}",
         content=content,
         partitions=chance.randint(1, 3),
-        configs=dict(_CONFIGS.get(content, {})),
+        configs=dict(CONFIGS.get(content, {})),
         identity=identity,
         late=number > 0 and chance.random() < 0.3,
     )

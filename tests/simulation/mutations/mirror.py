@@ -17,12 +17,13 @@ from causeway.daemon.tasks import groups
 from causeway.link_topics import ProgressContents, ProgressTopic
 from causeway.link_topics.offset_map import Span
 from causeway.relay.lane import reader, responses
+from causeway.relay.lane.outlet import UNKNOWN
 from causeway.relay.recovery import resume
 from causeway.translation import UnreadRecords
 from tests.simulation.mirror import LeaseAlarm
 from tests.simulation.mutations import scripts
 from tests.simulation.mutations.mutation import Apply, Mutation, during, replaced, wrapped
-from tests.simulation.scenario import Content, Scenario, TopicPlan
+from tests.simulation.scenario import CONFIGS, Content, Scenario, TopicPlan
 
 if TYPE_CHECKING:
     from tests.simulation.run import Run
@@ -34,7 +35,8 @@ def _small(
     """One partition, two brokers in each cluster, one driver, one lane, and the script; without one
     half a minute of faults."""
     shared = content is Content.SHARED
-    topic = TopicPlan(name="t0", content=content, partitions=1, configs={}, identity=shared)
+    configs = dict(CONFIGS.get(content, {}))
+    topic = TopicPlan(name="t0", content=content, partitions=1, configs=configs, identity=shared)
     less: dict[str, Any] = {
         "nodes": 2,
         "replication": 2,
@@ -90,6 +92,19 @@ def _ignore_lease(patch: pytest.MonkeyPatch) -> None:
 
 def _any_epoch(original: Callable[..., Any], *given: Any) -> Any:
     return original(*given)._replace(last_epoch=-1)
+
+
+def _acknowledged(
+    original: Callable[..., None], flow: Any, state: Any, sent: Any, found: Any, now: int
+) -> None:
+    original(flow, state, sent, found._replace(append_time=-1), now)
+
+
+def _at_any_offset(
+    original: Callable[..., None], flow: Any, state: Any, sent: Any, found: Any, now: int
+) -> None:
+    base = max(found.base_offset, state.pair.target)
+    original(flow, state, sent._replace(expected=UNKNOWN), found._replace(base_offset=base), now)
 
 
 def _without_epoch(leadership: Leadership) -> dict[str, Any]:
@@ -247,6 +262,18 @@ MIRROR: dict[str, Mutation] = {
         10,
         _small(Content.SHARED, scripts.lost_progress_of_a_leader),
         wrapped(ProgressTopic, "append", _no_loss),
+    ),
+    "a duplicate response counts as an acknowledgement": _mirror(
+        "relay/lane/responses.py, account",
+        10,
+        _small(Content.COMPACTED, scripts.compacted_behind_a_request),
+        wrapped(responses, "account", _acknowledged),
+    ),
+    "offsets of responses are not checked": _mirror(
+        "relay/lane/responses.py, account",
+        10,
+        _small(Content.PLAIN, scripts.hole, ends_with_script=True),
+        wrapped(responses, "account", _at_any_offset),
     ),
     "a standby leads before the lease of the leader has ended": _mirror(
         "daemon/leadership.py, Leadership._wait_for_lease",

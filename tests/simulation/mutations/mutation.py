@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.simulated_driver import SimulatedDriver
 from tests.simulation.scenario import Scenario
 
 Apply = Callable[[pytest.MonkeyPatch], None]
@@ -18,7 +19,8 @@ class Mutation:
     """`guard`: the file below `src/causeway` and the function that lose it. `runs`: within so many
     runs, from seed 0 on, a simulation finds it. `kind`: of lanes alone, a name in KINDS of
     tests/unit/relay/test_lane_under_fire.py; without one the whole mirror runs. `focus`: changes
-    the scenario of each seed of the whole mirror, so that fewer runs are enough. `survives`: why no
+    the scenario of each seed of the whole mirror, so that fewer runs are enough. `script`: what
+    happens to lanes alone, in place of everything by chance. `survives`: why no
     simulation finds it; such a mutation is not looked for."""
 
     guard: str
@@ -26,6 +28,7 @@ class Mutation:
     runs: int
     kind: str = ""
     survives: str = ""
+    script: Callable[[SimulatedDriver], None] | None = None
     focus: Callable[[Scenario], Scenario] = field(default=lambda scenario: scenario)
 
 

@@ -6,12 +6,15 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
+
 from causeway.records import Gap
 from causeway.relay.lane import fences, filling
 from causeway.relay.lane.filling import GapFiller
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.gaps import Gaps
 from causeway.relay.lane.outlet import OutletState
+from tests.simulation.mutations import lane_scripts
 from tests.simulation.mutations.mutation import Apply, Mutation, replaced, wrapped
 
 MARKERS: Final = "offsets kept by markers, refusals"
@@ -34,9 +37,16 @@ def _same_epoch(
     original(filler, flow, state, gaps, "transactions")
 
 
-def _forget_doubt(original: Callable[..., None], gaps: Gaps, *, doubtful: bool) -> None:
-    gaps.doubtful = False
-    original(gaps, doubtful=doubtful)
+def _without_doubt(patch: pytest.MonkeyPatch) -> None:
+    """Two places keep it."""
+    reset = Gaps.reset
+
+    def forget(gaps: Gaps, *, doubtful: bool) -> None:
+        gaps.doubtful = False
+        reset(gaps, doubtful=doubtful)
+
+    patch.setattr(Gaps, "reset", forget)
+    patch.setattr(Flow, "doubtful", property(lambda _: False))
 
 
 def _no_takeover(cluster: Any, at: Any, end: int, _: str) -> None:
@@ -65,25 +75,26 @@ def _lanes(guard: str, kind: str, runs: int, apply: Apply, survives: str = "") -
 
 
 SAME_OFFSETS: dict[str, Mutation] = {
-    "the first marker does not wait until no earlier one can arrive": _lanes(
-        "relay/lane/filling.py, GapFiller._fence",
-        MARKERS,
-        150,
-        wrapped(GapFiller, "_fence", _at_once),
+    "the first marker does not wait until no earlier one can arrive": Mutation(
+        guard="relay/lane/filling.py, GapFiller._fence",
+        kind="offsets kept by markers",
+        runs=10,
+        apply=wrapped(GapFiller, "_fence", _at_once),
+        script=lane_scripts.markers_before_the_first,
     ),
-    "the first marker of a lane has no higher epoch": _lanes(
-        "relay/lane/filling.py, GapFiller._fence",
-        "offsets kept by markers",
-        150,
-        wrapped(GapFiller, "_fence", _same_epoch),
-        survives="a second line: the first marker waits until no earlier one can arrive",
+    "the first marker of a lane has no higher epoch": Mutation(
+        guard="relay/lane/filling.py, GapFiller._fence",
+        kind="offsets kept by markers",
+        runs=10,
+        apply=wrapped(GapFiller, "_fence", _same_epoch),
+        script=lane_scripts.markers_after_all,
     ),
-    "a recovery ends all doubt about late markers": _lanes(
-        "relay/lane/gaps.py, Gaps.reset",
-        TRANSACTIONS,
-        150,
-        wrapped(Gaps, "reset", _forget_doubt),
-        survives="not in 150 runs: a marker must arrive between two recoveries without a batch",
+    "a recovery ends all doubt about late markers": Mutation(
+        guard="relay/lane/gaps.py, Gaps.reset, and flow.py, Flow.doubtful",
+        kind="offsets kept by markers",
+        runs=10,
+        apply=_without_doubt,
+        script=lane_scripts.markers_between_two_recoveries,
     ),
     "a lane does not take over the transactional id that fills gaps": _lanes(
         "relay/lane/fences.py, fence",
@@ -99,10 +110,9 @@ SAME_OFFSETS: dict[str, Mutation] = {
     ),
     "one answer proves that all markers of a request were written": _lanes(
         "relay/lane/filling.py, GapFiller._prove",
-        MARKERS,
-        150,
+        "offsets kept by markers, refused one by one",
+        20,
         replaced(GapFiller, "_prove", _unproved),
-        survives="not in 120 runs: the simulated broker reports each marker that it refuses",
     ),
     "a gap is filled before the data below it is acknowledged": _lanes(
         "relay/lane/filling.py, GapFiller.look",

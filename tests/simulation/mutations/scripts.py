@@ -13,9 +13,16 @@ from causeway.daemon.leadership import Leadership
 from causeway.daemon.partitions import routing
 from causeway.link_topics import Entry, Outlet, PartitionProgress
 from causeway.records import SEQUENCE_SPACE
-from causeway.wire import apis
+from causeway.wire import apis, produce
 from tests.simulation import threads
-from tests.simulation.cluster import ClusterProducer, KafkaCluster, LogBatch, Refused, records_in
+from tests.simulation.cluster import (
+    BrokerSession,
+    ClusterProducer,
+    KafkaCluster,
+    LogBatch,
+    Refused,
+    records_in,
+)
 from tests.simulation.kernel import SimulatedProcess
 from tests.simulation.statements import PROGRESS, InvariantError
 from tests.simulation.workload import OTHERS
@@ -192,6 +199,60 @@ def lost_tail(run: Run) -> None:
             run.checks.lost[plan.name, 0] = None
             run.target.cut(plan.mirrored, 0, batches[-count].base)
         run.live(10.0)
+
+
+def compacted_behind_a_request(run: Run) -> None:
+    """A lane dies, and the target appends its last request after the next lane has recovered.
+    Meanwhile compaction has removed records of the request from the source, so that the next lane
+    sends other records with the same sequences."""
+    run.live(_START_S)
+    for application in run.applications:
+        application.stop()
+    run.live(8.0)
+    (plan,) = run.scenario.topics
+    topic_id = run.target.topics[plan.mirrored].id.bytes
+    serve = BrokerSession._serve
+    held: list[tuple[BrokerSession, bytes]] = []
+    first = [True]
+
+    def serves(session: BrokerSession) -> None:
+        frame = session._frames[0] if session._frames else b""
+        if int.from_bytes(frame[4:6]) == produce.API_KEY and topic_id in frame:
+            if first:
+                first.clear()
+                held.append((session, session._frames.popleft()))
+                return
+            while held:
+                of_dead_lane, late = held.pop()
+                of_dead_lane._frames.appendleft(late)
+                serve(of_dead_lane)
+        serve(session)
+
+    run.patch.setattr(BrokerSession, "_serve", serves)
+    producer = ClusterProducer(run.source)
+    producer.write(plan.name, 0, [(b"a", b"late 1 "), (b"b", b"late 2 "), (b"b", b"late 3 ")])
+    _until(run, lambda: bool(held))
+    run.look()
+    for mirror in run.mirrors:
+        for lane in mirror.lanes():
+            lane.kill("killed")
+    producer.write(plan.name, 0, [(b"b", b"late 4 ")])
+    producer.write(plan.name, 0, [(b"c", b"late 5 ")])
+    run.kernel.run_for(0.5)
+    run.look()
+    run.source.compact(plan.name, 0)
+    run.live(20.0)
+
+
+def hole(run: Run) -> None:
+    """The target loses all records, and with them the producer: it accepts the next batch."""
+    run.live(_START_S)
+    (plan,) = run.scenario.topics
+    _until(run, lambda: bool(_mirrored(run)) and run.faults.is_calm(run.target))
+    run.target.cut(plan.mirrored, 0, 0)
+    run.kernel.run_for(20.0)
+    if (plan.name, 0) not in run.stopped():
+        raise InvariantError(f"{plan.name} goes on over a hole in the log of its mirror")
 
 
 def last_sequence(run: Run) -> None:

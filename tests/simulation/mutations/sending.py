@@ -275,17 +275,4 @@ SENDING: dict[str, Mutation] = {
         runs=20,
         apply=replaced(sys.modules["causeway.records.keep"], "checksum", lambda *_: _EqualToAll()),
     ),
-    "a duplicate response counts as an acknowledgement": _lanes(
-        "responses.py, account",
-        "one outlet",
-        60,
-        wrapped(
-            responses,
-            "account",
-            lambda original, flow, state, sent, found, now: original(
-                flow, state, sent, found._replace(append_time=-1), now
-            ),
-        ),
-        survives="the source would have to lose records between two lanes' reads",
-    ),
 }

@@ -65,6 +65,9 @@ KINDS = {
     "recompressed, offsets kept": Kind(recompressed=True, preserves="markers", begins=(0, 3)),
     "offsets kept by markers": Kind(preserves="markers", begins=(0, 3)),
     "offsets kept by markers, refusals": Kind(preserves="markers", refusals=0.1),
+    "offsets kept by markers, refused one by one": Kind(
+        preserves="markers", refusals=0.1, apart=True
+    ),
     "offsets kept by transactions": Kind(preserves="transactions", begins=(0, 3)),
     "offsets kept, bounded": Kind(preserves="markers", bounded=True, refusals=0.1),
     "offsets kept by transactions, bounded": Kind(
@@ -100,22 +103,6 @@ def test_the_old_part_of_a_batch_waits_though_the_batch_is_young() -> None:
     """A batch of a killed lane arrives behind its old records, which the next lane has sent to that
     outlet alone, and whose producer the broker has forgotten: seed 3000397."""
     relay_under_fire(3000397, KINDS["old and young, shared outlets"])
-
-
-def test_a_marker_of_an_earlier_lane_is_refused() -> None:
-    """It arrives after the first marker of the next lane, whose epoch is higher: seed 35."""
-    relay_under_fire(35, KINDS["offsets kept by markers"])
-
-
-def test_the_first_marker_waits_until_no_earlier_one_can_arrive() -> None:
-    """Nothing refuses an earlier one before it: seeds 62 and 85."""
-    relay_under_fire(62, KINDS["offsets kept by markers, refusals"])
-    relay_under_fire(85, KINDS["offsets kept by markers, refusals"])
-
-
-def test_a_doubt_about_markers_outlives_a_recovery_after_which_nothing_is_sent() -> None:
-    """A transaction is open yet as the next lane looks: seed 23."""
-    relay_under_fire(23, KINDS["offsets kept by transactions"])
 
 
 def _small(*, transformed: bool, bounded: bool = False, stops: float = 0.0) -> Kind:

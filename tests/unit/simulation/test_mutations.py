@@ -11,6 +11,10 @@ _QUICK = (
     "several batches are in flight before the broker knows the producer",
     "a pair is reported ahead of the acknowledged record",
     "data goes on over a gap",
+    "the first marker does not wait until no earlier one can arrive",
+    "the first marker of a lane has no higher epoch",
+    "a recovery ends all doubt about late markers",
+    "one answer proves that all markers of a request were written",
     "brokers without a required API are accepted",
     "fetches do not name the epoch of the last record",
 )
