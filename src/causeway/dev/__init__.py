@@ -1,6 +1,6 @@
 """Local Kafka: real KRaft brokers as child processes.
 
-`causeway.dev.load` writes sample records. It is a door of its own, as it imports a client."""
+`causeway.dev.load` writes sample records. It is a separate door, because it imports a client."""
 
 from causeway.dev.artifacts import JarSet, broker_classpath, cache_directory, classpath, locked
 from causeway.dev.broker import LOOPBACK, Broker, BrokerPorts, kafka_jvm_options

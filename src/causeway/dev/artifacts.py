@@ -1,13 +1,13 @@
-"""Apache Kafka's jars in the user's cache, fetched once with the Ivy that PySpark ships.
+"""Apache Kafka's jars in the user's cache, downloaded once with the Ivy of PySpark.
 
     <cache>/causeway/kafka/<version>/lib/          a broker          (about 45 MB)
 
-`<cache>` is XDG_CACHE_HOME or ~/.cache. Which version that is, versions.py says, and
-CAUSEWAY_IVY_SETTINGS names an Ivy settings file (for a mirror or a proxy).
+`<cache>` is XDG_CACHE_HOME or ~/.cache. versions.py decides the version. CAUSEWAY_IVY_SETTINGS
+names an Ivy settings file (for a mirror or a proxy).
 
-jars.sha512 has the hash of each jar of the versions that are tested. A jar of these versions that
-has another hash, or is not listed, is refused. Another version is fetched without a check, and a
-message says that its jars are not verified.
+jars.sha512 has the hash of each jar of the tested versions. A jar of these versions that has
+another hash, or is not listed, is refused. Other versions are downloaded without a check, and a
+message says that their jars are not verified.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from causeway.dev.versions import KafkaVersion, kafka_version, tested_remedy
 from causeway.errors import PrerequisiteError
 from causeway.java import find_java
 
-# Kafka's jars log through slf4j 1.7, and bring log4j 2 but not the bridge between the two. Before
-# 4.0 they want log4j 1 and do not bring it; reload4j is what its last releases came with.
+# Kafka's jars log through slf4j 1.7. They contain log4j 2, but not the bridge between the two.
+# Before 4.0 they need log4j 1 and do not contain it; Kafka's last 3.x releases came with reload4j.
 _LOG4J_2 = (("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),)
 _LOG4J_1 = (("org.slf4j", "slf4j-reload4j", "1.7.36"), ("ch.qos.reload4j", "reload4j", "1.2.25"))
 _PAUSES_S = (1.0, 5.0, 15.0)  # before the second attempt, the third…
@@ -43,7 +43,7 @@ _PINS = Path(__file__).with_name("jars.sha512")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JarSet:
-    """With a `classifier`: that jar of the roots alone, without what they depend on. With a
+    """With a `classifier`: only that jar of the roots, without their dependencies. With a
     `release`: the jars are not Kafka's; `organisation` publishes the roots in this version, and
     `pins` has the hashes."""
 
@@ -65,20 +65,20 @@ def cache_directory() -> Path:
 
 
 def kafka_directory(version: KafkaVersion) -> Path:
-    """Where everything of this version of Kafka lies in the cache; it need not exist yet."""
+    """The directory for this version of Kafka in the cache; it need not exist yet."""
     return cache_directory() / "kafka" / str(version)
 
 
 def broker_classpath(version: KafkaVersion | None = None) -> str:
-    """Java class path of a broker; see `classpath`."""
+    """Returns the Java class path of a broker; see `classpath`."""
     return classpath(_BROKER, version)
 
 
 def classpath(jars: JarSet, version: KafkaVersion | None = None) -> str:
-    """Java class path of the jars; fetches them if they are not in the cache yet.
+    """Returns the Java class path of the jars; downloads them if they are not in the cache yet.
 
-    PrerequisiteError: Java is missing or too old, there is no such version, or the download failed
-    again and again."""
+    Raises PrerequisiteError if Java is missing or too old, if there is no such version, or if all
+    attempts to download failed."""
     return f"{_provide(jars, version or kafka_version())}/*"
 
 
@@ -90,11 +90,11 @@ def _provide(jars: JarSet, kafka: KafkaVersion) -> Path:
         return folder
     java = find_java()
     root.mkdir(parents=True, exist_ok=True)
-    # One lock for all versions: they share Ivy's own cache, which two at once would spoil.
+    # One lock for all versions: they share Ivy's cache, which two processes at once would damage.
     with locked(cache_directory() / "ivy.lock"):
         if folder.is_dir():  # another process has fetched it while we waited
             return folder
-        # The rename is what makes the folder appear: whole, or not at all.
+        # The rename creates the folder, complete or not at all.
         with tempfile.TemporaryDirectory(dir=root, prefix=".fetching-") as temporary:
             lib = Path(temporary) / "lib"
             _fetch(jars, version, _ivy_command(jars, kafka, java, Path(temporary)), lib)
@@ -104,7 +104,7 @@ def _provide(jars: JarSet, kafka: KafkaVersion) -> Path:
 
 
 def _verify(jars: JarSet, version: str, folder: Path) -> None:
-    """Raises PrerequisiteError where a jar in `folder` is not the one that was tested."""
+    """Raises PrerequisiteError if a jar in `folder` is not the tested one."""
     text = (jars.pins or _PINS).read_text()
     lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
     pins = {name: digest for digest, name in lines}
@@ -124,15 +124,15 @@ def _verify(jars: JarSet, version: str, folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One process at a time; the others wait. The lock goes with the process that holds it."""
+    """Lets in one process at a time; others wait. If the process ends, so does its lock."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _fetch(jars: JarSet, version: str, command: list[str], lib: Path) -> None:
-    """Fill `lib`, which `command` names. A registry that hiccups is asked again; what it gave stays
-    in Ivy's own cache, so a second attempt goes on where the first one stopped."""
+    """Fills `lib`, which `command` names. If the registry fails for a moment, it is asked again.
+    Ivy caches the jars that it has got, so a second attempt continues from there."""
     title, console = f"{jars.title} {version}", Console(stderr=True)
     if not console.is_terminal:
         console.print(f"Fetching {title} into {cache_directory()}, once.")
@@ -214,10 +214,10 @@ def _ivy_jar() -> Path:
 
 
 class _IvyOutput:
-    """Shows on `status` what Ivy's output reports, and keeps the reason of a failure.
+    """Shows Ivy's progress on `status`, and keeps the reason of a failure.
 
-    Ivy first finds every module, one line each, then downloads every jar, one line each and its
-    size; a jar that its cache has is not mentioned again."""
+    Ivy first reports each module, one per line. Then it reports each downloaded jar, one per line,
+    with its size. It does not report jars that are in its cache."""
 
     def __init__(self, title: str, status: Status) -> None:
         self._title, self._status = title, status
@@ -239,7 +239,7 @@ class _IvyOutput:
 
     @property
     def no_such_version(self) -> bool:
-        """The registry was asked, and does not have it."""
+        """Whether the registry has answered, and does not have the version."""
         lost = "module not found: org.apache.kafka#"
         troubles = r"host|server|error|exception|timed out|refused"
         return any(problem.startswith(lost) for problem in self._problems) and not any(

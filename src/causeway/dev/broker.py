@@ -1,4 +1,4 @@
-"""One Kafka node as a child process: broker and controller in one, or a broker with ZooKeeper."""
+"""One Kafka node as a child process: broker and controller together, or a broker with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from causeway.dev.versions import KafkaVersion
 from causeway.errors import CausewayError
 from causeway.java import find_java
 
-# Serial collection costs the least on the two cores that everything shares, and a heap this small
-# is collected in a few milliseconds. The page cache is what makes a broker fast, not its heap.
+# Serial collection costs least if two cores run everything, and collects a heap this small in a few
+# milliseconds. A broker is fast by the page cache, not by its heap.
 _HEAP, _PERFORMANCE = "-Xms256m -Xmx512m", "-XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError"
 _SHORT_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -46,14 +46,14 @@ log4j.appender.file.layout.ConversionPattern = %d %p %m (%c)%n
 
 LOOPBACK = "127.0.0.1"
 _METADATA = 3  # the API key
-_METADATA_VERSION = 1  # every Kafka since 0.10 speaks it
+_METADATA_VERSION = 1  # every Kafka since 0.10 supports it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """All on loopback. `client` speaks the cluster's security protocol; `internal` is always
-    plain text, for the brokers among themselves and for the tools that look after them. A
-    ZooKeeper, if there is one, has node 1's `controller`; the other nodes' are not used."""
+    """Ports on loopback. `client` has the cluster's security protocol. `internal` is always plain
+    text, for the brokers and for tools that check them. If there is a ZooKeeper, it has the
+    `controller` port of node 1, and the `controller` ports of other nodes are not used."""
 
     client: int
     internal: int
@@ -61,9 +61,9 @@ class BrokerPorts:
 
 
 def brokers_known(port: int, timeout_s: float = 5.0) -> int:
-    """The number of live brokers that the broker on loopback `port` knows; 0 if it does not answer
-    within `timeout_s`. A broker answers once it has caught up with the controllers, and names only
-    brokers that the controllers have let in: the sign that a cluster is ready."""
+    """Returns the number of live brokers that the broker on loopback `port` knows; 0 if it does not
+    answer within `timeout_s`. A broker answers once it has caught up with the controllers, and
+    names only brokers that the controllers have accepted. So this shows that a cluster is ready."""
     client = b"causeway-dev"
     no_topics = 0
     request = struct.pack(">hhih", _METADATA, _METADATA_VERSION, 1, len(client)) + client
@@ -89,16 +89,16 @@ def kafka_jvm_options(heap: str, performance: str) -> list[str]:
 
 
 def new_cluster_id() -> str:
-    """A random id in Kafka's form. It never begins with "-": Kafka's tool would read an option."""
+    """Returns a random id in Kafka's form. It never begins with "-", as an option does."""
     return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
 class KafkaProcess:
-    """A process of Kafka's own jars with `directory` for its files. It may be started again after
-    `stop` or `kill`: same ports, same data. `find` takes up one that an earlier Python process
-    started.
+    """A process of Kafka's jars with `directory` for its files. After `stop` or `kill` it may be
+    started again, with the same ports and data. `find` finds a process that an earlier Python
+    process has started.
 
-    Files: `data/`, `<name>.log` (what Kafka logs), `console.log` (what the Java machine says),
+    Files: `data/`, `<name>.log` (Kafka's log), `console.log` (the output of the Java machine),
     `pid`."""
 
     def __init__(self, name: str, directory: Path, version: KafkaVersion) -> None:
@@ -116,12 +116,12 @@ class KafkaProcess:
         self.process = Process.read(self.directory / "pid")
 
     def stop(self, timeout_s: float = 30.0) -> None:
-        """An orderly end: leaders move away first."""
+        """Stops the process in good order: leaders move away first."""
         if self.process is not None:
             self.process.stop(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Kills the process, and waits until it has ended."""
         if self.process is not None:
             self.process.kill()
 
@@ -166,18 +166,18 @@ class Broker(KafkaProcess):
 
     @property
     def formatted(self) -> bool:
-        """With ZooKeeper there is nothing to format."""
+        """Whether the storage is formatted. With ZooKeeper there is nothing to format."""
         return self.version.zookeeper or (self.directory / "data" / "meta.properties").exists()
 
     def configure(self, properties: Mapping[str, str], log_level: str = "WARN") -> None:
-        """Write the node's files. `properties` are complete but for `log.dirs`."""
+        """Writes the node's files. `properties`: all properties except `log.dirs`."""
         lines = {**properties, "log.dirs": str(self.directory / "data")}
         text = "".join(f"{key}={value}\n" for key, value in lines.items())
         self._configure("server.properties", text, log_level)
 
     def begin_format(self, cluster_id: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
-        """Start Kafka's storage tool on the node's data directory, emptied; give what it returns
-        to `end_format`. Two calls, so that nodes are formatted side by side."""
+        """Empties the node's data directory, and starts Kafka's storage tool on it. Returns a value
+        for `end_format`. There are two calls so that nodes are formatted in parallel."""
         shutil.rmtree(self.directory / "data", ignore_errors=True)
         return subprocess.Popen(
             [
@@ -198,20 +198,21 @@ class Broker(KafkaProcess):
             raise CausewayError("format the storage of", self._name, last)
 
     def start(self, *, detached: bool = False, jvm_options: Sequence[str] = ()) -> None:
-        """Start the process; `ready` says when it serves. `jvm_options` are for this start."""
+        """Starts the process; `ready` shows when it serves. `jvm_options`: for this start."""
         if self.pid is None:
             options = (*kafka_jvm_options(_HEAP, _PERFORMANCE), *jvm_options)
             self._spawn(options, "kafka.Kafka", "server.properties", detached=detached)
 
     def ready(self, brokers: int) -> bool:
-        """True once it answers and knows all `brokers` of its cluster. CausewayError if it died."""
+        """Whether it answers and knows all `brokers` of its cluster. Raises CausewayError if it has
+        ended."""
         if self.process is None or not self.process.alive():
             code = self.process.exit_code if self.process is not None else None
             raise CausewayError("start", self._name, f"exit code {code}; {self.last_words()}")
         return brokers_known(self.ports.internal) >= brokers
 
     def last_words(self) -> str:
-        """The end of its log, or of its console, and where to read on."""
+        """Returns the end of its log or of its console output, and the file."""
         for file in (self.log_file, self.directory / "console.log"):
             if file.exists() and (text := file.read_text(errors="replace").strip()):
                 lines = text.splitlines()
@@ -243,7 +244,7 @@ class ZooKeeper(KafkaProcess):
         self._port = port
 
     def start(self, *, detached: bool = False) -> None:
-        """Start the process, unless it runs; `ready` tells when it serves."""
+        """Starts the process, unless it runs; `ready` shows when it serves."""
         if self.pid is None:
             text = _ZOOKEEPER.format(directory=self.directory, port=self._port)
             self._configure("zookeeper.properties", text, "WARN")
@@ -254,12 +255,12 @@ class ZooKeeper(KafkaProcess):
         return bool(self._registered())
 
     def remembers(self, node: int) -> bool:
-        """Whether broker `node`, which may have been killed, is still registered: until its session
-        is over, a successor of the same number is turned away."""
+        """Whether broker `node`, which may have been killed, is still registered. Until its session
+        ends, another broker with the same number is refused."""
         return f"/brokers/ids/{node}\n" in self._registered()
 
     def _registered(self) -> str:
-        """Its answer to `dump`, or "" where it gives none."""
+        """Returns its answer to `dump`, or "" if it does not answer."""
         try:
             with socket.create_connection((LOOPBACK, self._port), timeout=5) as connection:
                 connection.sendall(b"dump")

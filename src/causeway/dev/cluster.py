@@ -1,8 +1,8 @@
 """A Kafka cluster of one or three nodes on this machine.
 
-Each node has three listeners: CLIENT for the cluster's users, INTERNAL (plain text) joins the
-brokers, CONTROLLER the controllers; a Kafka that is older than those has a ZooKeeper. So a test may
-break, proxy or encrypt CLIENT, and the cluster itself stays sound.
+Each node has three listeners: CLIENT is for the cluster's users, INTERNAL (plain text) is for the
+brokers, CONTROLLER is for the controllers. Before controllers, Kafka had a ZooKeeper. A test may
+break, proxy or encrypt CLIENT, and the cluster keeps working.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _POLL_S = 0.05
 
 
 class LocalCluster:
-    """`version`: kafka_version()'s unless given. The brokers die with this Python process, however
-    it ends, unless they are `detached`: true for a new cluster, or the ports of one that runs in
-    `directory` already."""
+    """`version`: default kafka_version(). Unless `detached`, the brokers die with this Python
+    process, however it ends. `detached`: True for a new cluster, or the ports of a cluster that
+    already runs in `directory`."""
 
     def __init__(
         self,
@@ -62,29 +62,29 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Where users of the cluster connect: `host:port,…` of every broker, running or not."""
+        """The address for users of the cluster: `host:port,…` of each broker, running or not."""
         return ",".join(f"{host}:{port}" for host, port in self.advertised.values())
 
     def destroy(self) -> None:
-        """Kill what runs."""
+        """Kills all running processes."""
         for process in self._processes():
             process.kill()
         self.ports.release()
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Returns once every broker answers and knows all the others."""
+        """Returns once each broker answers and knows all other brokers."""
         self.wait_for(
             lambda: all(broker.ready(len(self.brokers)) for broker in self.brokers.values()),
             timeout_s,
         )
 
     def prepare(self) -> None:
-        """Write the brokers' files, and format their storage if that is still to be done."""
+        """Writes the brokers' files, and formats their storage unless that is done."""
         jvm_options = (*quick_start_options(self.version), *self.jvm_options)
         for broker in self.brokers.values():
             broker.jvm_options = jvm_options
             broker.configure(self.broker_properties(broker))
-        # All or none: a format that was cut short leaves nodes that do not know each other.
+        # All or none: after an interrupted format, nodes do not know each other.
         if all(broker.formatted for broker in self.brokers.values()):
             return
         cluster_id = new_cluster_id()
@@ -96,15 +96,15 @@ class LocalCluster:
             broker.end_format(tool)
 
     def broker_properties(self, broker: Broker) -> dict[str, str]:
-        """Its `server.properties` but for `log.dirs`; a subclass may add listeners of its own."""
+        """The `server.properties` except `log.dirs`. A subclass may add listeners."""
         nodes = {node: other.ports for node, other in self.brokers.items()}
         return broker_properties(
             self.version, broker.node_id, nodes, self.advertised[broker.node_id]
         )
 
     def launch(self, broker: Broker, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start a broker that does not run, and return at once (where there is a ZooKeeper, once
-        that serves)."""
+        """Starts a broker that does not run. Returns at once, or once the ZooKeeper serves, if
+        there is one."""
         if broker.pid is None and (zookeeper := self._zookeeper) is not None:
             zookeeper.start(detached=self._detached)
             node = broker.node_id
@@ -121,7 +121,7 @@ class LocalCluster:
             time.sleep(_POLL_S)
 
     def _processes(self) -> list[Broker | ZooKeeper]:
-        """The brokers, and then the ZooKeeper that they need until they have ended."""
+        """The brokers, followed by the ZooKeeper, which they need until they have ended."""
         zookeeper = () if self._zookeeper is None else (self._zookeeper,)
         return [*self.brokers.values(), *zookeeper]
 
@@ -131,7 +131,7 @@ class LocalCluster:
 
 
 def start_all(clusters: Sequence[LocalCluster], timeout_s: float = START_TIMEOUT_S) -> None:
-    """Start several clusters side by side; returns once all serve."""
+    """Starts several clusters in parallel. Returns once all serve."""
     for cluster in clusters:
         cluster.prepare()
     for cluster in clusters:

@@ -1,11 +1,11 @@
-"""Clusters that go on running after the command that started them: `causeway dev`.
+"""Clusters that keep running after the command that started them: `causeway dev`.
 
-    <state>/causeway/dev/environment.json    which clusters there are, their ports and versions
+    <state>/causeway/dev/environment.json    the clusters, their ports and versions
     <state>/causeway/dev/<name>/             their data, logs and process ids
     <state>/causeway/dev/A-to-B.properties   a MirrorMaker 2 file to try
 
 `<state>` is XDG_STATE_HOME or ~/.local/state. Whether a broker runs is asked of the system each
-time; the file never says so, hence it cannot be wrong about it.
+time, and not stored in the file, so the file cannot be wrong about it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from causeway.dev.versions import KafkaVersion, kafka_version
 from causeway.errors import CausewayError, ConfigError
 
 NAMES = string.ascii_uppercase
-_FORMAT = "clusters-1"  # raised when the file's format changes
+_FORMAT = "clusters-1"  # the number grows when the file's format changes
 _VERSIONS = "kafka"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatus:
-    """`pid` is None when it does not run; `serving` if it answers and knows its whole cluster."""
+    """`pid`: None if it does not run. `serving`: it answers and knows its whole cluster."""
 
     node: int
     pid: int | None
@@ -70,13 +70,13 @@ class Environment:
         example: Path | None = None,
         version: KafkaVersion | None = None,
     ) -> list[ClusterStatus]:
-        """Have at least `clusters` clusters (A, B, C…) running, new ones with `brokers` nodes (1 by
-        default) of Kafka `version` (kafka_version() by default). What runs is left alone, what has
-        died is started again on its data. A file that mirrors A to B is written to `example`, or
-        `example_file`, which stays as it is where a person has edited it.
+        """Starts at least `clusters` clusters (A, B, C…), new ones with `brokers` nodes (default 1)
+        of Kafka `version` (default kafka_version()). Does not change running brokers. Starts dead
+        ones again with their data. Writes a file that mirrors A to B to `example`, or to
+        `example_file`, unless a person has edited that file.
 
-        ConfigError: a cluster is there already with another number of brokers or another version;
-        `example` cannot be written, or is a file that a person wrote or edited."""
+        Raises ConfigError if a cluster exists with another number of brokers or another version, or
+        if `example` cannot be written, or was written or edited by a person."""
         if not 1 <= clusters <= len(NAMES):
             raise ConfigError("start", f"{clusters} clusters", f"between 1 and {len(NAMES)}")
         if brokers not in (None, 1, 3):
@@ -114,7 +114,7 @@ class Environment:
         return self.status()
 
     def down(self) -> list[str]:
-        """Stop every cluster and remove its data. Returns their names."""
+        """Stops all clusters and removes their data. Returns their names."""
         if not self.directory.exists():
             return []
         with locked(self.directory / ".lock"):
@@ -166,7 +166,7 @@ class Environment:
     def _load(self) -> dict[str, LocalCluster]:
         try:
             state = json.loads(self._state_file.read_text())
-            versions = state.get(_VERSIONS, {})  # without, it began before there was a choice
+            versions = state.get(_VERSIONS, {})  # older files have none
             return {
                 name: self._cluster(
                     name,
@@ -187,7 +187,8 @@ class Environment:
             ) from error
 
     def _save(self, clusters: Mapping[str, LocalCluster]) -> None:
-        """Before anything starts: what runs must be found again, whatever happens to us."""
+        """Writes the file before anything starts, so that all processes are found again, even if
+        this one dies."""
         nodes = {
             name: {node: asdict(broker.ports) for node, broker in cluster.brokers.items()}
             for name, cluster in clusters.items()
@@ -206,8 +207,8 @@ class Environment:
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether the example may be written: a person has not edited it. Raises ConfigError if the
-    file cannot be read."""
+    """Whether the example may be written, because no person has edited it. Raises ConfigError if
+    the file cannot be read."""
     try:
         text = file.read_text("latin-1")
     except FileNotFoundError:
@@ -221,7 +222,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def _example_pattern() -> str:
-    """Matches each text that _EXAMPLE gives, for any addresses and sizes of clusters."""
+    """Returns a pattern for each text that _EXAMPLE gives, with any addresses and numbers."""
     address = rf"{re.escape(LOOPBACK)}:\d+"
     values = {"copies": "[13]", None: ""}
     return "".join(

@@ -27,7 +27,7 @@ _TELL_S = 0.5
 PARTITIONS = 2
 _PRODUCE_S = 30.0
 _SAID = re.compile(r"""error_message=(["'])(.+?)\1[,)]""")
-_AT_ONCE = 500  # records sent before others get their turn
+_AT_ONCE = 500  # records that are sent before other tasks run
 _UNANSWERED = 20_000
 _CUSTOMERS = 500
 _KINDS = ("cart filled", "order placed", "order paid", "parcel sent", "parcel back")
@@ -39,9 +39,9 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """The stream to write. `rate`: records/s, None: as fast as possible; `size`: bytes of a value;
-    `transaction`: records in each, None: no transactions; `abort_every`: each n-th transaction is
-    aborted. The stream ends after `count` records or `duration_s`, if they are set."""
+    """The stream to write. `rate`: records/s, None: as fast as possible. `size`: bytes of a value.
+    `transaction`: records in each transaction, None: no transactions. `abort_every`: each n-th
+    transaction is aborted. The stream ends after `count` records or `duration_s`, if set."""
 
     topic: str
     rate: float | None = 100.0
@@ -56,7 +56,7 @@ class Stream:
 
 @dataclass(slots=True)
 class LoadTally:
-    """The records acknowledged so far, with those of aborted transactions."""
+    """The acknowledged records so far, including those of aborted transactions."""
 
     records: int = 0
     bytes: int = 0
@@ -76,10 +76,9 @@ async def write(
     on_tally: Callable[[LoadTally], None],
     values: Iterator[tuple[bytes, bytes]] | None = None,
 ) -> LoadTally:
-    """Writes `stream` until it ends or `stop` is set, and returns once the brokers have
-    acknowledged everything; an open transaction is committed first. Calls `on_tally` twice a
-    second. Creates the topic if it does not exist. `values`: keys and values in place of events.
-    Raises CausewayError."""
+    """Writes `stream` until it ends or `stop` is set. Commits an open transaction, and returns once
+    the brokers have acknowledged everything. Calls `on_tally` twice a second. Creates the topic if
+    it does not exist. `values`: keys and values in place of events. Raises CausewayError."""
     await asyncio.to_thread(make_topic, bootstrap, stream.topic, stream.partitions)
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap,
@@ -141,7 +140,7 @@ class _Writer:
             await self._producer.commit_transaction()
 
     async def _send(self, up_to: int | None) -> None:
-        """At the stream's rate, until it is over or that many records have been sent in all."""
+        """Sends at the stream's rate until the stream is over, or has sent `up_to` records."""
         while not self._over() and (up_to is None or self._sent < up_to):
             due = self._due()
             if up_to is not None:
@@ -175,14 +174,14 @@ class _Writer:
             self._tally.bytes += size
 
     async def _answered(self, most: int) -> None:
-        """Waits until no more than `most` are unanswered. Raises what one of them failed with."""
+        """Waits until at most `most` records are unanswered. Raises the error of a record."""
         while len(self._unanswered) > most:
             await asyncio.wait(self._unanswered, return_when=asyncio.FIRST_COMPLETED)
         if self._failure is not None:
             raise self._failure
 
     def _due(self) -> int:
-        """How many records should have been sent by now."""
+        """Returns the number of records that should have been sent so far."""
         stream = self._stream
         due = self._sent + _AT_ONCE
         if stream.rate is not None:

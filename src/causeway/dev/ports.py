@@ -1,8 +1,8 @@
 """Free TCP ports on the loopback interface, kept for one owner.
 
-A port is taken from below the range the kernel gives to outgoing connections, so that nothing
-else takes it while its broker is down, and locked in a file, so that no two clusters of this
-machine's user choose the same one.
+Ports are below the range that the kernel gives to outgoing connections, so that nothing else takes
+a port while its broker is down. A locked file for each port keeps two clusters of this machine's
+user from choosing the same one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Ports:
         self._locks: list[IO[str]] = []
 
     def take(self) -> int:
-        """A port that is free and that no other `Ports` holds."""
+        """Returns a port that is free and that no other `Ports` has."""
         folder = Path(tempfile.gettempdir()) / "causeway-ports"
         folder.mkdir(mode=0o777, exist_ok=True)
         for _ in range(_TRIES):

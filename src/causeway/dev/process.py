@@ -1,4 +1,4 @@
-"""Child processes: they end with this Python process, or go on and are found again."""
+"""Child processes. They end with this Python process, or keep running and are found again."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _POLL_S = 0.02
 
 
 class Process:
-    """A process by id and start time, so that a later process with the same id is not mistaken
-    for it. Start one with `spawn`, find one again with `Process(pid, started)`."""
+    """A process by id and start time, so that a later process with the same id is not taken for it.
+    `spawn` starts a process; `Process(pid, started)` finds one again."""
 
     def __init__(
         self, pid: int, started: str, child: subprocess.Popen[bytes] | None = None
@@ -29,7 +29,7 @@ class Process:
 
     @classmethod
     def read(cls, file: Path) -> Process | None:
-        """The process that `write` put in `file`, dead or alive; None if there is no such file."""
+        """Returns the process that `write` put in `file`, dead or alive; None without a file."""
         try:
             pid, _, started = file.read_text().strip().partition(" ")
             return cls(int(pid), started)
@@ -46,17 +46,17 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, and for a process that we did not start."""
+        """None while it runs, and for a process that this Python process did not start."""
         return self._child.poll() if self._child is not None else None
 
     def send(self, number: signal.Signals) -> None:
-        """Signal it; nothing happens if it has ended."""
+        """Sends a signal; does nothing if the process has ended."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def wait(self, timeout_s: float) -> bool:
-        """True once it has ended, False when `timeout_s` seconds have passed before."""
+        """Returns True once it has ended, False if `timeout_s` passes before."""
         deadline = time.monotonic() + timeout_s
         while self.alive():
             if time.monotonic() > deadline:
@@ -68,9 +68,9 @@ class Process:
         return True
 
     def end_with_us(self) -> None:
-        """Has the process killed when this Python process ends, however that ends: the kernel then
-        closes the pipe that a shell reads. PR_SET_PDEATHSIG fires when the *thread* that started
-        the child ends, and only Linux has it."""
+        """Lets a shell kill the process when this Python process ends, however it ends: the kernel
+        then closes the pipe that the shell reads. PR_SET_PDEATHSIG fires when the *thread* that
+        started the child ends, and only Linux has it."""
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", 'read -r _ || kill -9 "$0"', str(self.pid)],
             stdin=subprocess.PIPE,
@@ -80,7 +80,7 @@ class Process:
         )
 
     def stop(self, timeout_s: float = 30.0) -> None:
-        """SIGTERM, and SIGKILL after `timeout_s`. Also ends a process that SIGSTOP holds."""
+        """Sends SIGTERM, and SIGKILL after `timeout_s`. Also ends a process that is stopped."""
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)
         if not self.wait(timeout_s):
@@ -99,9 +99,9 @@ def spawn(
     environment: Mapping[str, str] | None = None,
     detached: bool = False,
 ) -> Process:
-    """Start `command` in a session of its own (Ctrl-C at the terminal does not reach it), its
-    output and errors appended to the file `output`. Unless `detached`, it is killed when this
-    Python process ends, even by SIGKILL."""
+    """Starts `command` in a new session, so that Ctrl-C at the terminal does not reach it. Appends
+    its output and errors to the file `output`. Unless `detached`, it is killed when this Python
+    process ends, even by SIGKILL."""
     with output.open("ab") as sink:
         child = subprocess.Popen(
             [str(word) for word in command],
@@ -118,7 +118,7 @@ def spawn(
 
 
 def started_at(pid: int) -> str | None:
-    """When process `pid` began, in the system's own words, or None if there is none (any more)."""
+    """Returns when process `pid` began, in the system's form; None if it does not exist."""
     stat = Path("/proc") / str(pid) / "stat"
     try:
         # The second field is the command in brackets and may hold spaces; state is the third and
@@ -130,7 +130,7 @@ def started_at(pid: int) -> str | None:
 
 
 def _started_by_ps(pid: int) -> str | None:
-    """For systems without /proc."""
+    """Does the same on systems without /proc."""
     answer = subprocess.run(
         ["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.strip()

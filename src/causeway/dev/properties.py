@@ -14,8 +14,8 @@ def broker_properties(
     nodes: Mapping[int, BrokerPorts],
     advertised: tuple[str, int],
 ) -> dict[str, str]:
-    """Of broker `node` of the cluster that `nodes` make up. `advertised` is the host and port that
-    it tells its users."""
+    """Returns the properties of broker `node` in the cluster of `nodes`. `advertised`: host and
+    port for its users."""
     ports = nodes[node]
     host, port = advertised
     internal = f"INTERNAL://{LOOPBACK}:{ports.internal}"
@@ -45,10 +45,10 @@ def _with_controllers(node: int, nodes: Mapping[int, BrokerPorts]) -> dict[str, 
         "controller.quorum.voters": ",".join(
             f"{other}@{LOOPBACK}:{its.controller}" for other, its in nodes.items()
         ),
-        # A broker that was killed is missed, and taken back, soon.
+        # The controllers soon notice that a broker was killed, and that it is back.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
-        # What a controller writes where nothing changes is half of what an idle cluster costs.
+        # Without changes, the controllers' records are half of the cost of an idle cluster.
         "metadata.max.idle.interval.ms": "5000",
     }
 
@@ -62,24 +62,24 @@ def _with_zookeeper(node: int, nodes: Mapping[int, BrokerPorts]) -> dict[str, st
 
 
 def _defaults(brokers: int) -> dict[str, str]:
-    """What differs from Kafka's own defaults, and why."""
+    """Returns values that differ from Kafka's defaults, with the reasons."""
     copies, in_sync = _copies(brokers)
     return {
         "inter.broker.listener.name": "INTERNAL",
-        # As many copies as there are brokers to hold them.
+        # As many replicas as there are brokers.
         "default.replication.factor": copies,
         "min.insync.replicas": in_sync,
         "offsets.topic.replication.factor": copies,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": in_sync,
-        # Few partitions of the topics that the brokers make for themselves: quick to create.
+        # Few partitions of the brokers' own topics, so that these are created quickly.
         "offsets.topic.num.partitions": "3",
         "transaction.state.log.num.partitions": "3",
         # A lone consumer gets its partitions at once.
         "group.initial.rebalance.delay.ms": "0",
         # A mistaken name must show as an error, not as a new topic.
         "auto.create.topics.enable": "false",
-        # A quarter of the small heap would go to the log cleaner.
+        # By default, the log cleaner would use a quarter of the small heap.
         "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
         "num.io.threads": "4",
         "num.network.threads": "2",
@@ -96,5 +96,6 @@ def _share_groups(brokers: int) -> dict[str, str]:
 
 
 def _copies(brokers: int) -> tuple[str, str]:
-    """Of each partition, and how many of them must have a record before it counts as written."""
+    """Returns the replicas of each partition, and how many of them must have a record before it is
+    acknowledged."""
     return str(min(3, brokers)), "1" if brokers < 3 else "2"

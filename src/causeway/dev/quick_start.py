@@ -1,10 +1,10 @@
-"""Brokers start in half the CPU time from a class data archive, which Java writes once.
+"""With a class data archive, which Java writes once, brokers start in half the CPU time.
 
     <cache>/causeway/kafka/<version>/broker-<build of Java>.jsa
 
-A broker is started for nothing else than to be stopped again: on its way out Java writes down the
-classes that it loaded, parsed and verified. Later brokers map that file. One that does not fit
-(other jars, another Java) is ignored by Java itself.
+A broker is started only to be stopped again: when it ends, Java writes the classes that it has
+loaded, parsed and verified into the archive. Later brokers map that file. Java ignores an archive
+that does not fit (other jars, another Java).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _WRITE_TIMEOUT_S = 120.0
 
 
 def quick_start_options(version: KafkaVersion) -> list[str]:
-    """Options for Java; the archive is made at the first call. None where Java writes none, and for
-    a Kafka that wants a ZooKeeper beside it, which would have to be started once as well."""
+    """Returns options for Java. The first call makes the archive. Returns none if Java writes no
+    archive, or if this version of Kafka needs a ZooKeeper, which would also have to be started."""
     broker_classpath(version)
     if version.zookeeper:
         return []
@@ -39,7 +39,7 @@ def quick_start_options(version: KafkaVersion) -> list[str]:
         with locked(folder / ".lock"):
             if not archive.exists():
                 _make(archive, version)
-    # An empty file says that it was tried, and that this Java writes no archive.
+    # An empty file shows that an attempt was made, and that this Java writes no archive.
     return [f"-XX:SharedArchiveFile={archive}"] if archive.stat().st_size else []
 
 

@@ -14,14 +14,14 @@ from causeway.errors import ConfigError
 
 DEFAULT_VERSION = "4.3.0"
 OLDEST = "2.8.2"
-# By the name that people call them by.
+# By the names that people use.
 TESTED = {"2.8": OLDEST, "3.3": "3.3.2", "3.9": "3.9.2", "4.0": "4.0.1", "4.3": DEFAULT_VERSION}
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class KafkaVersion:
-    """As Apache numbers its releases; they compare by age."""
+    """A version as Apache numbers its releases. Versions compare by age."""
 
     major: int
     minor: int
@@ -32,12 +32,12 @@ class KafkaVersion:
 
     @property
     def zookeeper(self) -> bool:
-        """Whether its brokers get a ZooKeeper: their own controllers are fit for use since 3.3."""
+        """Whether brokers get a ZooKeeper: Kafka's own controllers are fit for use since 3.3."""
         return (self.major, self.minor) < (3, 3)
 
     @property
     def log4j_1(self) -> bool:
-        """Whether it logs with log4j 1 (or reload4j, which goes on with that), not with log4j 2."""
+        """Whether it logs with log4j 1 (or its successor reload4j), not with log4j 2."""
         return self.major < 4
 
     @property
@@ -51,8 +51,9 @@ class KafkaVersion:
 
 
 def kafka_version(name: str | None = None) -> KafkaVersion:
-    """What `name` means: a release (`3.6.2`), or one that is tested by its first two numbers
-    (`2.8`). Without it CAUSEWAY_KAFKA_VERSION decides, then DEFAULT_VERSION. ConfigError."""
+    """Returns the version that `name` means: a release (`3.6.2`), or the first two numbers of a
+    tested one (`2.8`). The default is CAUSEWAY_KAFKA_VERSION, else DEFAULT_VERSION. Raises
+    ConfigError."""
     chosen = name or os.environ.get("CAUSEWAY_KAFKA_VERSION") or DEFAULT_VERSION
     match = _VERSION.fullmatch(TESTED.get(chosen, chosen))
     if match is None:

@@ -1,5 +1,5 @@
-"""How a client proves who it is: TLS contexts, SASL mechanisms, tokens. No secret leaves this
-package in any text."""
+"""How a client proves who it is: TLS contexts, SASL mechanisms, tokens. No text of this package
+shows a secret."""
 
 from causeway.logins.bearer import BearerLogin, BearerToken
 from causeway.logins.mechanisms import Mechanism, remedy, sasl_mechanism

@@ -1,10 +1,10 @@
-"""Logins to Amazon MSK by IAM: what AWS_MSK_IAM sends, and the token of OAUTHBEARER.
+"""Logins to Amazon MSK by IAM: the message of AWS_MSK_IAM, and the token of OAUTHBEARER.
 
 Both are the request `kafka-cluster:Connect`, signed for 15 minutes (Signature Version 4, in the
 query). AWS_MSK_IAM sends it to the broker that the request names, as JSON; the token is the URL of
 a request to the region. The formats are those of https://github.com/aws/aws-msk-iam-auth.
 
-A signature is made for each login, without a request. Its credentials are kept: aws_credentials.py.
+Each login gets a signature, which needs no request. Credentials are kept: see aws_credentials.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from causeway.logins.aws_credentials import AwsLogin, aws_login
 
 _SERVICE: Final = "kafka-cluster"
 LIFE_S: Final = 900
-"""For which a signature holds."""
+"""The time for which a signature is valid."""
 
 _USER_AGENT: Final = f"causeway/{__version__}"
 # b-1.NAME.ID.c2.kafka.REGION.amazonaws.com, boot-ID.c1.kafka-serverless.REGION.amazonaws.com.cn
@@ -53,12 +53,12 @@ class IamMechanism:
 
 
 def iam_payload(settings: AwsSettings, alias: str, host: str, timeout_s: float) -> bytes:
-    """What AWS_MSK_IAM sends to broker `host` of cluster `alias`.
+    """Returns the message of AWS_MSK_IAM for broker `host` of cluster `alias`.
 
     Raises AuthenticationError without credentials or region, UnreachableError if the service that
     gives the credentials does not answer, PrerequisiteError without botocore.
     """
-    login, host = _login(settings, alias), host.lower()  # as it is signed
+    login, host = _login(settings, alias), host.lower()  # the signature has it in lower case
     region = region_of(host) or login.region(alias, host)
     url = _signed(login.credentials(alias, timeout_s), host, region)
     query = parse_qsl(urlsplit(url).query, keep_blank_values=True)
@@ -68,7 +68,8 @@ def iam_payload(settings: AwsSettings, alias: str, host: str, timeout_s: float) 
 
 
 def iam_token(settings: AwsSettings, alias: str, host: str, timeout_s: float) -> str:
-    """The token of OAUTHBEARER for the region of broker `host`. Raises as `iam_payload`."""
+    """Returns the token of OAUTHBEARER for the region of broker `host`. Raises like
+    `iam_payload`."""
     login = _login(settings, alias)
     region = region_of(host) or login.region(alias, host)
     service = f"kafka.{region}.amazonaws.com"
@@ -78,7 +79,7 @@ def iam_token(settings: AwsSettings, alias: str, host: str, timeout_s: float) ->
 
 
 def region_of(host: str) -> str | None:
-    """The region in the name of a broker of MSK. None for a name of another kind."""
+    """Returns the region in the name of a broker of MSK. None for other names."""
     match = _BROKER.search(host.lower())
     return match[1] if match else None
 

@@ -1,12 +1,12 @@
-"""AWS credentials of the machine that opens a connection, as AWS's tools find them; and its region.
+"""AWS credentials of the machine that opens a connection, as AWS's tools find them; its region.
 
     profile           files in ~/.aws, also with a role, SSO or a process
     role              AssumeRole
     default sources   environment, web identity (EKS), files, container (ECS, EKS), instance (EC2)
 
 The first source that has credentials is used. Credentials with a time of expiry are kept, and
-botocore renews them before that time; others are sought for each login, because a file or a process
-may have new ones. No secret leaves this module in any text.
+botocore renews them before that time. Others are looked up for each login, because a file or a
+process may have new ones. No text of this module shows a secret.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _REMEDY = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, awsProfileName or awsRoleArn, or run with a"
     " role of EC2, ECS or EKS"
 )
-# Of a profile, its own sources alone.
+# Sources that a profile must not use: it has its own.
 _NOT_OF_PROFILES = ("ec2-credentials-full", "boto-config", "container-role", "iam-role")
 
 
 class AwsLogin:
-    """One client's credentials. Thread-safe: one request for credentials is under way at a time."""
+    """One client's credentials. Thread-safe: only one request for credentials runs at a time."""
 
     def __init__(self, settings: AwsSettings) -> None:
         try:
@@ -78,8 +78,9 @@ class AwsLogin:
         raise AssertionError("unreachable")
 
     def region(self, alias: str, host: str) -> str:
-        """The region for a broker whose name has none: of a region's name anywhere in `host`, else
-        of the environment, the profile or the instance. Raises AuthenticationError without one."""
+        """Returns the region for a broker whose name has none: a region's name anywhere in `host`,
+        else the region of the environment, the profile or the instance. Raises AuthenticationError
+        if there is none."""
         cause = "neither the broker's name nor this machine's configuration has an AWS region"
         try:
             found = self._find_region(host)
@@ -139,7 +140,7 @@ class AwsLogin:
         )
 
     def _sources(self, timeout_s: float) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """The sources, by the names that an error has for them."""
+        """The sources, by the names that errors give them."""
         settings = self._settings
         if (kept := self._kept) is not None:
             yield "the credentials of the last login", lambda: kept
@@ -166,7 +167,7 @@ class AwsLogin:
         if session.get_config_variable("region") is None:  # botocore knows no AWS_REGION
             region = os.environ.get("AWS_REGION") or self._settings.sts_region
             session.set_config_variable("region", region)
-        # A profile may want a code from a person, whom botocore would ask at the terminal.
+        # A profile may need a code from a person; botocore would ask for it at the terminal.
         resolver = session.get_component("credential_provider")
         resolver.get_provider("assume-role")._prompter = _refuse_code
         if profile is not None:
@@ -209,7 +210,7 @@ class AwsLogin:
         return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
     def _tell(self, alias: str, credentials: Any, timeout_s: float) -> None:
-        """Logs who logs in. A failure is no reason not to log in."""
+        """Logs who logs in. If this fails, the login goes on."""
         try:
             client = self._new_session(None, timeout_s).create_client(
                 "sts",
@@ -239,7 +240,7 @@ class _NoCodeError(Exception):
     pass
 
 
-# Exceptions of botocore whose text has names of files, profiles and endpoints at the most.
+# Exceptions of botocore whose texts have at most names of files, profiles and endpoints.
 _SHOWN = (
     "ConfigNotFound",
     "ConfigParseError",
@@ -256,8 +257,8 @@ _SHOWN = (
 
 
 def _cause(error: Exception) -> tuple[str, bool]:
-    """What an error may be quoted with, and whether it may pass. Texts of services, processes and
-    malformed answers are not shown: they may hold credentials."""
+    """Returns a cause that may be shown, and whether the error may pass. Does not show texts of
+    services, processes and malformed answers, which may contain credentials."""
     from botocore.exceptions import (
         BotoCoreError,
         ClientError,

@@ -1,5 +1,5 @@
-"""The token of a login by OAUTHBEARER; and such logins for clients that are not Causeway's and take
-tokens from a function, as librdkafka's `oauth_cb`."""
+"""Tokens of OAUTHBEARER logins, also for other clients that take tokens from a function, such as
+librdkafka's `oauth_cb`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from causeway.logins.jwt import expiry_of
 from causeway.logins.oauth import oauth_tokens
 from causeway.logins.tokens import Token
 
-_UNKNOWN_LIFE_S = 60.0  # of a token that does not state its life
+_UNKNOWN_LIFE_S = 60.0  # the assumed life of a token that does not state it
 
 
 def bearer_token(
     sasl: SaslSettings, ca_pem: str | None, alias: str, host: str, timeout_s: float
 ) -> Token:
-    """The token for broker `host` of cluster `alias`. `ca_pem`: certificates that are trusted at
-    its issuer besides the system's. Raises AuthenticationError or UnreachableError if the issuer
-    refuses or does not answer within `timeout_s`."""
+    """Returns the token for broker `host` of cluster `alias`. `ca_pem`: certificates that its
+    issuer may have, besides the system's. Raises AuthenticationError or UnreachableError if the
+    issuer refuses or does not answer within `timeout_s`."""
     if sasl.aws is not None:
         return Token(value=iam_token(sasl.aws, alias, host, timeout_s), lifetime_s=LIFE_S)
     with for_cluster(alias):
@@ -47,9 +47,9 @@ class BearerToken:
 
 
 class BearerLogin:
-    """The login of another client, by the keys of Java's clients. With AWS_MSK_IAM it has a token,
-    too: the same listeners of MSK take it by OAUTHBEARER. Thread-safe. Files of keys and of
-    credentials are read again once they change, unless the new ones cannot be used."""
+    """The login of another client, by the keys of Java's clients. AWS_MSK_IAM also has a token: the
+    same listeners of MSK accept it by OAUTHBEARER. Thread-safe. Files of keys and credentials are
+    read again when they change, unless the new ones cannot be used."""
 
     def __init__(self, alias: str, keys: Mapping[str, str]) -> None:
         """`keys`: `sasl.…`, the trusted certificates of a token's issuer (`ssl.truststore.…`), and
@@ -66,7 +66,7 @@ class BearerLogin:
             aws_login(sasl.aws)  # loads botocore, which takes seconds on a busy machine
 
     def token(self, timeout_s: float) -> BearerToken:
-        """A token that holds now. Raises as `bearer_token`."""
+        """Returns a valid token. Raises like `bearer_token`."""
         settings = self._newest()
         sasl = settings.sasl
         token = bearer_token(sasl, settings.ca_pem, self._alias, self._host, timeout_s)

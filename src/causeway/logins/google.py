@@ -1,8 +1,8 @@
 """Tokens for Google's Managed Service for Apache Kafka.
 
-The broker takes no plain access token of Google. It takes a JWT that has the access token in the
-place of its signature, as Google's handler for Java clients sends it (`GcpLoginCallbackHandler` in
-github.com/googleapis/managedkafka):
+The broker does not accept Google's plain access tokens. It accepts a JWT that has the access token
+in place of its signature, as Google's handler for Java clients sends it (`GcpLoginCallbackHandler`
+in github.com/googleapis/managedkafka):
 
     base64url({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"})
     . base64url({"exp": …, "iat": …, "iss": "Google", "scope": "kafka", "sub": <account>})
@@ -28,7 +28,7 @@ from causeway.logins.tokens import Token, Tokens, shared_tokens
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _PROGRAMS_ALLOWED = "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES"
-# Of the library about contents that it does not expect.
+# Errors of the library for contents that it does not expect.
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -96,8 +96,8 @@ class GoogleCredentials:
 
 
 def _load(text: str) -> Any:
-    """The loaders of the kinds, and not the one for all: that one would also ask Google for the
-    project of a workload identity."""
+    """Loads the credentials by their kind. The library's general loader would also ask Google for
+    the project of a workload identity."""
     if not text:
         from google.auth.compute_engine import Credentials
 
@@ -168,7 +168,7 @@ def _of_program() -> Any:
 
 
 def _account(credentials: Any) -> str | None:
-    """Of a service account, else of the person whose credentials they are."""
+    """Returns the name of the service account, else of the person with these credentials."""
     account = getattr(credentials, "service_account_email", None) or getattr(
         credentials, "account", None
     )

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from causeway.config import AssertionSettings
 
-_ES256_BYTES = 32  # of each of the two numbers of a signature; RFC 7518, 3.4
+_ES256_BYTES = 32  # the size of each of a signature's two numbers; RFC 7518, 3.4
 
 
 def encoded(raw: bytes) -> str:
@@ -25,7 +25,7 @@ def encoded(raw: bytes) -> str:
 
 
 def signed_assertion(settings: AssertionSettings) -> str:
-    """A new assertion, for one request. It has the claims and headers that Kafka's clients add."""
+    """Returns a new assertion, for one request, with the claims and headers of Kafka's clients."""
     now = int(time.time())
     header = json.loads(settings.header) | {"alg": settings.algorithm, "typ": "JWT"}
     claims = json.loads(settings.claims) | {
@@ -59,6 +59,6 @@ def claims_of(token: str) -> dict[str, Any]:
 
 
 def expiry_of(token: str) -> float | None:
-    """When a JWT expires, as Unix time; None for a token that does not say it."""
+    """Returns when a JWT expires, as Unix time; None for a token that does not say it."""
     at = claims_of(token).get("exp")
     return float(at) if isinstance(at, int | float) and not isinstance(at, bool) else None

@@ -1,7 +1,7 @@
 """Kerberos: SASL's GSSAPI (RFC 4752) as Kafka's clients use it, by MIT's library.
 
 The library reads its configuration from the file that KRB5_CONFIG names, in all threads. So all
-logins of a process share one file. Tickets are in memory, apart for each login.
+logins of a process share one file. Tickets are in memory, separately for each login.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from causeway.private_file import Unlisted
 
 T = TypeVar("T")
 
-# Java uses the broker's name as it is configured. The library by itself would use the name that
-# reverse DNS gives.
+# Java uses the broker's name as configured. The library would use the name from reverse DNS.
 _AS_JAVA: Final = """\
 [libdefaults]
 dns_canonicalize_hostname = false
@@ -47,7 +46,7 @@ _numbers = count(1)
 
 
 class KerberosMechanism:
-    """One conversation with broker `host`. The first ticket is asked for at once.
+    """One conversation with broker `host`. The constructor gets the first ticket.
 
     Raises AuthenticationError if the KDC refuses, UnreachableError (retriable) if no KDC answers
     within `timeout_s`, PrerequisiteError without the package gssapi."""
@@ -85,14 +84,14 @@ class KerberosMechanism:
         return self._token
 
     def receive(self, auth_bytes: bytes) -> None:
-        """Raises ValueError for what no broker says, AuthenticationError if the broker cannot prove
-        who it is."""
+        """Raises ValueError for a message that no broker sends, AuthenticationError if the broker
+        cannot prove who it is."""
         if self._answered:
             if auth_bytes:
                 raise ValueError("the conversation is over")
             self._is_done = True
         elif not self._context.complete:
-            # An empty token is an answer, too: the broker's turn.
+            # An empty token is also an answer: the broker has the next turn.
             self._token = self._checked(lambda: self._context.step(auth_bytes) or b"")
         else:
             self._token = self._checked(lambda: self._without_layer(auth_bytes))
@@ -105,8 +104,8 @@ class KerberosMechanism:
         return self._is_done
 
     def _without_layer(self, offer: bytes) -> bytes:
-        """The answer to the broker's offer of security layers: none, with a buffer size of 0; then
-        the name of the client. Kafka uses no layer."""
+        """Returns the answer to the broker's offer of security layers: none, with a buffer size of
+        0, followed by the client's name. Kafka uses no layer."""
         layers = self._context.unwrap(offer).message
         if len(layers) != 4 or not layers[0] & _NO_LAYER:
             raise ValueError("it wants a security layer")
@@ -127,7 +126,7 @@ class KerberosMechanism:
 
 
 class _Tickets:
-    """The tickets of one login, in memory. Use `credentials`, and ask for tickets with them, under
+    """The tickets of one login, in memory. Use `credentials`, and get tickets with them, under
     `lock`: a renewal empties the memory for a moment."""
 
     def __init__(self, settings: KerberosSettings) -> None:
@@ -143,8 +142,8 @@ class _Tickets:
             self._store = {"client_keytab": file, "ccache": memory}
 
     def credentials(self) -> Any:
-        """With a keytab, the library asks for a new ticket once half of the life of the one in
-        memory is over."""
+        """With a keytab, the library gets a new ticket once half of the life of the current one is
+        over."""
         gssapi = _library()
         name = None
         if self._principal is not None:
@@ -155,7 +154,7 @@ class _Tickets:
 
 
 def with_realm(principal: str | None, krb5_conf: str) -> str | None:
-    """The library's own default may be that of another cluster."""
+    """Adds the realm, because the library's default may be that of another cluster."""
     if principal is None or "@" in principal:
         return principal
     realm = _DEFAULT_REALM.search(krb5_conf)
@@ -181,9 +180,9 @@ def _library(subject: str = "") -> Any:
 
 
 def service_host(host: str, krb5_conf: str) -> str:
-    """The host in the principal of a broker, as Java finds it: the name that the broker advertises.
-    A short name becomes its canonical name if this one begins with the short name. An address
-    becomes its name in DNS."""
+    """Returns the host in the principal of a broker, as Java does: the name that the broker
+    advertises. A short name becomes its canonical name if this begins with the short name. An
+    address becomes its name in DNS."""
     try:
         ipaddress.ip_address(host)
         is_address = True
@@ -206,20 +205,20 @@ _files = ExitStack()
 
 
 def _configure(krb5_conf: str) -> None:
-    """Has the library use `krb5_conf` and all earlier texts."""
+    """Makes the library use `krb5_conf` and all earlier texts."""
     with _configuring:
         if krb5_conf in _configured:
             return
         _configured[krb5_conf] = None
-        # For a relation with one value the library takes the first.
+        # If a relation has one value, the library uses the first.
         text = "\n".join((_AS_JAVA, *reversed(_configured), ""))
         # Files that other threads may be reading stay open.
         os.environ["KRB5_CONFIG"] = _files.enter_context(Unlisted(text.encode()))
 
 
 def _within(timeout_s: float, settings: KerberosSettings, subject: str, work: Callable[[], T]) -> T:
-    """What `work` returns. The library may wait longer than `timeout_s` for a KDC that does not
-    answer, so `work` has a thread, which is left behind after `timeout_s`."""
+    """Returns the result of `work`. The library may wait longer than `timeout_s` for a KDC that
+    does not answer. So `work` runs in a thread, which is abandoned after `timeout_s`."""
     results: list[T] = []
     errors: list[Exception] = []
 
@@ -246,7 +245,7 @@ def _explained(error: Any, settings: KerberosSettings, subject: str) -> Causeway
     if code in (_KDC_UNREACHABLE, _REALM_UNKNOWN):
         return _unreachable(subject, cause)
     if code == _NO_TICKETS and settings.keytab.reveal():
-        # The library then looks for tickets only.
+        # In this case the library only looks for tickets.
         cause = f"the keytab has no key of {settings.principal}"
     return AuthenticationError(
         "get a Kerberos ticket for",
@@ -268,8 +267,8 @@ def _unreachable(subject: str, cause: str) -> CausewayError:
 
 
 def _reason(error: Any) -> tuple[int, str]:
-    """The code of the library below GSSAPI, and the text of the error, which names no secret. Only
-    in the thread of the error."""
+    """Returns the code of the library below GSSAPI, and the text of the error, which has no secret.
+    Call it in the thread of the error."""
     minor = error.min_code
     texts = error.get_all_statuses(minor, False) if minor else ()
     if not texts or texts == ["Success"]:

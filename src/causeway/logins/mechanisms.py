@@ -17,7 +17,7 @@ from causeway.logins.scram import StrictScramClient
 
 
 class Mechanism(Protocol):
-    """One SASL conversation, as kafka-python's mechanisms hold it."""
+    """One SASL conversation, with the interface of kafka-python's mechanisms."""
 
     def auth_bytes(self) -> bytes: ...
     def receive(self, auth_bytes: bytes) -> object: ...
@@ -26,7 +26,7 @@ class Mechanism(Protocol):
 
 
 def sasl_mechanism(settings: ClientSettings, host: str, timeout_s: float) -> Mechanism:
-    """A fresh conversation with broker `host` for `settings.sasl`.
+    """Begins a conversation with broker `host` for `settings.sasl`.
 
     A login by token gets its token here: raises AuthenticationError or UnreachableError if the
     token's issuer refuses or does not answer within `timeout_s`.
@@ -36,7 +36,7 @@ def sasl_mechanism(settings: ClientSettings, host: str, timeout_s: float) -> Mec
 
 
 def remedy(sasl: SaslSettings) -> str:
-    """The remedy if a broker refuses this login."""
+    """Returns the remedy if a broker refuses this login."""
     if sasl.is_delegation_token:
         return (
             "the delegation token may have expired or been withdrawn: create a new one, and set its"

@@ -1,8 +1,8 @@
 """HTTP client of a schema registry, for the common interface of Confluent's, Karapace's and
 Apicurio's.
 
-A registry reports an unknown object by 404 and its own code; any other 404 comes from a proxy. It
-reports a refusal by 409 or 422 and a reason."""
+If an object is unknown, a registry answers 404 with its own code; any other 404 comes from a proxy.
+If it refuses a request, it answers 409 or 422 with a reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from causeway.logins import NoRedirect
 
 _TOO_MANY, _OUT_OF_ORDER = 429, 500
 _REFUSED = (409, 422)
-_NOT_FOUND = range(40401, 40500)  # as error_code: a subject, a version, a schema, a level
+_NOT_FOUND = range(40401, 40500)  # as error_code: for a subject, a version, a schema, a level
 _ANSWER_BYTES = 64 * 1024 * 1024
 _REASON_CHARACTERS = 300
 _JSON = "application/vnd.schemaregistry.v1+json"
@@ -29,8 +29,8 @@ _ACCEPT = f"{_JSON}, application/json"
 
 
 class RegistryError(Exception):
-    """A registry did not do what it was asked; `reason` says why, and holds no secret. `passing`:
-    the registry is unreachable or out of order, which says nothing about the settings."""
+    """A registry did not do a request. `reason`: why, without secrets. `passing`: the registry is
+    unreachable or out of order, so the settings may be right."""
 
     def __init__(self, reason: str, *, passing: bool = False) -> None:
         super().__init__(reason)
@@ -40,7 +40,7 @@ class RegistryError(Exception):
 
 class UnansweredError(RegistryError):
     """The registry did not answer a question. `missing`: the path does not exist, as in a registry
-    without all of the interface. `url`: the registry's, once known."""
+    without the whole interface. `url`: the registry's, once known."""
 
     url = ""
 
@@ -53,8 +53,8 @@ class UnansweredError(RegistryError):
 
 
 class RegistryRefusedError(RegistryError):
-    """The registry refuses a request: `code` is its own (409 or 422 and more digits), `reason` its
-    message, shortened."""
+    """The registry refuses a request. `code`: its own code (409 or 422 and more digits). `reason`:
+    its message, shortened."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -79,14 +79,14 @@ class RegistryClient:
         self._opener = urllib.request.build_opener(handler, NoRedirect)
 
     def get(self, path: str) -> Any:
-        """The JSON of the answer, None for an unknown object. Raises UnansweredError."""
+        """Returns the JSON of the answer, None for an unknown object. Raises UnansweredError."""
         try:
             return self.ask("GET", path)
         except RegistryRefusedError as error:
             raise UnansweredError(f"it answered (error {error.code})") from None
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """As `get`, for any method. Raises UnansweredError and RegistryRefusedError."""
+        """Like `get`, for any method. Raises UnansweredError and RegistryRefusedError."""
         try:
             return self._ask(method, path, body)
         except UnansweredError as error:
@@ -131,7 +131,7 @@ def _unanswered(status: int) -> UnansweredError:
 
 
 def _said_in(error: urllib.error.HTTPError) -> tuple[int, str]:
-    """The registry's own code (else the status) and message."""
+    """Returns the registry's own code (else the status) and message."""
     try:
         answer = json.loads(error.read(_ANSWER_BYTES))
     except (OSError, HTTPException, ValueError):
@@ -153,8 +153,8 @@ def _said(reason: object) -> str:
 
 
 def check_registry(settings: RegistrySettings) -> None:
-    """Raises ConfigError for a registry that denies access, or a URL without a registry;
-    `retriable` for one that is unreachable."""
+    """Raises ConfigError if the registry denies access, or the URL has no registry; the error is
+    `retriable` if the registry is unreachable."""
     subject = settings.place or settings.url
     try:
         answer = RegistryClient(settings.as_json()).get("/subjects")
@@ -169,7 +169,7 @@ def check_registry(settings: RegistrySettings) -> None:
 
 
 def unanswered(operation: str, error: UnansweredError) -> CausewayError:
-    """The error for people if a registry does not answer."""
+    """Returns the error for people if a registry does not answer."""
     kind = AuthenticationError if error.denied else UnreachableError
     remedy = "see causeway.registry.username, .password and .token" if error.denied else ""
     subject = f"by the registry {error.url}"

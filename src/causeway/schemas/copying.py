@@ -1,5 +1,5 @@
-"""Decides how a registry's subjects are copied into another registry with their ids. Nothing here
-asks a registry except a change that is carried out.
+"""Decides how a registry's subjects are copied into another registry with their ids. This module
+calls a registry only to carry out a change.
 
     missing on the target        ->  registered as the same version with the same id (mode IMPORT)
     deleted softly on the source ->  the same on the target
@@ -7,7 +7,7 @@ asks a registry except a change that is carried out.
 
 A subject of the target counts as a copy as long as each version that both have is the same, with
 the same id. Nothing else is changed: no subject in which other clients register, and no id of
-another schema. A version that is deleted for good on the source stays on the target.
+another schema. A version that is permanently deleted on the source stays on the target.
 
 By TopicNameStrategy, a topic's subjects are `TOPIC-key` and `TOPIC-value`. They follow the topic:
 the subject of `orders`, which is `A.orders` on the target, is `A.orders-value` there. Subjects of
@@ -43,7 +43,7 @@ def subject_of(topic: str, part: str) -> str:
 def chosen(
     settings: SchemaSettings, topics: Iterable[tuple[str, str]], subjects: Iterable[str]
 ) -> list[SubjectPair]:
-    """The source's `subjects` that belong to mirrored `topics` (name on the source, on the target)
+    """Returns the source's `subjects` that belong to mirrored `topics` (names on source and target)
     or to the patterns of `settings`."""
     known = frozenset(subjects)
     found: set[SubjectPair] = set()
@@ -63,8 +63,8 @@ def chosen(
 
 
 def names(kind: str, own: str, mirrors: str) -> Iterator[str]:
-    """The names on the target of a topic's subject `own`, if the mirror's subject is `mirrors`, by
-    `SchemaSettings.names`. The first name is the one by which records are translated."""
+    """Yields the target's names of a topic's subject `own`, by `SchemaSettings.names`. `mirrors`:
+    the mirror's subject. The first name is the one by which records are translated."""
     if kind in ("mirror", "both"):
         yield mirrors
     if kind == "source" or (kind == "both" and own != mirrors):
@@ -83,8 +83,8 @@ _NO_MODES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A subject in a registry. `deleted`: the versions that were deleted softly; `mode`: the mode
-    in force, None if the registry has no modes; `level`: its own compatibility level, if any."""
+    """A subject in a registry. `deleted`: the versions that were deleted softly. `mode`: the mode
+    in force, None if the registry has no modes. `level`: its own compatibility level, if any."""
 
     versions: Mapping[int, SubjectVersion] = field(default_factory=dict)
     deleted: frozenset[int] = frozenset()
@@ -108,8 +108,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import(Change):
-    """Sets the mode IMPORT. `force`: although the subject has versions that were deleted softly,
-    which the registry would otherwise want deleted for good."""
+    """Sets the mode IMPORT. `force`: needed if the subject has softly deleted versions; otherwise
+    the registry demands that these are permanently deleted."""
 
     force: bool = False
 
@@ -145,7 +145,7 @@ class Register(Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete(Change):
-    """Deletes softly."""
+    """Deletes a version softly."""
 
     number: int
 
@@ -158,7 +158,7 @@ class Delete(Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLevel(Change):
-    """None: the registry's own level applies again."""
+    """Sets the level. None: the registry's own level applies again."""
 
     level: str | None
 
@@ -182,9 +182,9 @@ class SubjectPlan:
 def plan(
     pair: SubjectPair, source: Subject, target: Subject, taken: Mapping[int, Schema | None]
 ) -> SubjectPlan:
-    """`taken`: the target's schema under each id of the source's versions."""
+    """Plans the copy. `taken`: the target's schema with each id of the source's versions."""
     if not source.versions:
-        return SubjectPlan(pair=pair)  # deleted for good
+        return SubjectPlan(pair=pair)  # permanently deleted
     reason = _differs(source, target) or _taken(source, target, taken)
     if target.mode is None and source.versions.keys() - target.versions.keys():
         reason = _NO_MODES  # such a registry has no contexts either
@@ -234,7 +234,7 @@ def _taken(source: Subject, target: Subject, taken: Mapping[int, Schema | None])
 
 
 def _importing(pair: SubjectPair, target: Subject) -> tuple[tuple[Import, ...], str | None]:
-    """How versions can be registered with their ids, or why not."""
+    """Returns how versions can be registered with their ids, or why not."""
     if target.mode is None:
         return (), _NO_MODES
     if target.mode == IMPORT:
@@ -248,7 +248,7 @@ def _importing(pair: SubjectPair, target: Subject) -> tuple[tuple[Import, ...], 
 
 
 def _levels(pair: SubjectPair, source: Subject, target: Subject) -> Iterator[SetLevel]:
-    """Only for a certain copy: other clients may have set the level of their subjects."""
+    """Only for a certain copy, because other clients may have set the level of their subjects."""
     if source.level != target.level and target.mode == IMPORT:
         yield SetLevel(subject=pair.target, level=source.level)
 
@@ -281,7 +281,7 @@ def _sorted(
             references = registers[key][1].version.schema.references
             needed = {(one.subject, one.version) for one in references} & registers.keys()
             if needed := needed.difference(done, below):
-                below.append(min(needed))  # one alone: `below` has only what waits for its top
+                below.append(min(needed))  # only one: each schema in `below` waits for the next
                 continue
             done.add(below.pop())
             yield registers[key]

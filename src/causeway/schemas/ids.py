@@ -7,8 +7,8 @@
 The last header of that name counts; if it is null, the part itself counts. In Protobuf the indexes
 of the message follow the id; they are the same for the same schema.
 
-`get` is quick and does no I/O. It notes unknown ids, and `find_out` asks the registries for them.
-Answers are cached for ever. An id that the source's registry does not know is asked for again."""
+`get` is fast and does no I/O. It notes unknown ids, and `find_out` asks the registries for them.
+Answers are cached without end. Ids that the source's registry does not know are asked for again."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ Header = tuple[str, bytes | None]
 
 
 class SchemaId(NamedTuple):
-    """`name`: an id, or a GUID as text. `header`: the index of the record's header with it, None if
-    it is in the part itself."""
+    """`name`: an id, or a GUID as text. `header`: the index of the record's header that has it,
+    None if the part itself has it."""
 
     name: int | str
     header: int | None
 
 
 def find_schema_id(part: str, data: bytes | None, headers: Sequence[Header]) -> SchemaId | None:
-    """The schema id of the key or value `data`; None if it has none."""
+    """Returns the schema id of the key or value `data`; None if it has none."""
     at = _header(HEADERS[part], headers) if headers else None
     if at is not None:
         header = headers[at][1] or b""
@@ -50,15 +50,15 @@ def find_schema_id(part: str, data: bytes | None, headers: Sequence[Header]) -> 
 
 
 def with_schema_id(data: bytes, name: int | str) -> bytes:
-    """`data`, a part or header in which `find_schema_id` has found an id, with another id of the
-    same kind."""
+    """Returns `data` with another id of the same kind. `data`: a part or header in which
+    `find_schema_id` has found an id."""
     if isinstance(name, int):
         return _ID.pack(0, name) + data[_ID.size :]
     return b"\1" + uuid.UUID(name).bytes + data[_GUID_BYTES:]
 
 
 def _id(data: bytes) -> int | None:
-    """No registry gives the id 0, which small numbers of 8 bytes would have."""
+    """Returns the id. No registry gives the id 0, which small numbers of 8 bytes would have."""
     if len(data) < _ID.size or data[0]:
         return None
     return _ID.unpack_from(data)[1] or None
@@ -88,7 +88,7 @@ class IdLookup(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """Why there is no answer. `nowhere`: the source's registry does not know it."""
+    """Why there is no answer. `nowhere`: the source's registry does not know the id."""
 
     reason: str
     nowhere: bool = False
@@ -103,17 +103,18 @@ class Ids:
         self._translator = IdTranslator(self._source, target)
         self._found: dict[IdLookup, int | str] = {}
         self._unknown: dict[IdLookup, Unknown] = {}
-        self._unknown_before: dict[IdLookup, Unknown] = {}  # the generation before
+        self._unknown_before: dict[IdLookup, Unknown] = {}  # the previous generation
         self._lacking: dict[IdLookup, None] = {}  # in the order of `get`
-        self._lock = threading.Lock()  # of these
+        self._lock = threading.Lock()  # for the four above
         self._asking = threading.Lock()
         self._patience = LateAnswers()
         self._silence: UnansweredError | None = None
         self._silent_until = 0.0
 
     def get(self, asked: IdLookup, *, settled: bool = False) -> int | str | Unknown | None:
-        """None: not looked up yet. This is noted, as is an unknown id. With `settled`, the
-        treatment of unknown ids is decided, and an id that is known nowhere is not noted."""
+        """Returns None if the id was not looked up yet. Notes this id, and unknown ids. With
+        `settled`, the treatment of unknown ids is decided: an id that is known nowhere is not
+        noted."""
         found = self._found.get(asked)
         if found is not None:
             return found
@@ -125,8 +126,8 @@ class Ids:
 
     def find_out(self) -> None:
         """Looks up the noted ids. Raises CausewayError if a registry does not answer. If that took
-        long, the next calls fail at once for as long: many flows recover one after the other, and
-        each would wait. The registry's answer about a single id is for `get`."""
+        long, later calls fail at once for the same time: many flows recover one after the other,
+        and each would wait. `get` returns the registry's answers about single ids."""
         with self._asking:
             self._forget_some()
             while True:
@@ -155,8 +156,8 @@ class Ids:
                     self._lacking.pop(asked, None)
 
     def _forget_some(self) -> None:
-        """Keeps the latest answers: a batch waits until all its ids are known at once, however many
-        they are."""
+        """Keeps the latest answers, because a batch waits until all its ids are known at the same
+        time."""
         with self._lock:
             if len(self._unknown) >= _MOST:
                 self._unknown_before, self._unknown = self._unknown, {}
@@ -198,9 +199,9 @@ class Ids:
 
 
 def _of_other(called: str, subject: str, asked: IdLookup) -> str:
-    """The name there of `subject`, which is not the topic's own. A subject of another topic, whose
-    records were put into this one, follows that topic, as its name shows; the target may have its
-    own subject of the same name as on the source."""
+    """Returns the target's name of `subject`, which is not the topic's own subject. A subject of
+    another topic, whose records were put into this one, follows that topic, as its name shows. The
+    target may have its own subject with the name that the source has."""
     prefix = asked.target.removesuffix(asked.source)
     if prefix == asked.target or not subject.endswith(_OF_TOPICS):
         return subject

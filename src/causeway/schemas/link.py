@@ -1,6 +1,6 @@
-"""The schemas of one link: copied with their ids, or registered so that ids can be translated; or
-the plan of either. A round of copying reads both registries and carries out the changes that
-copying.py decides."""
+"""The schemas of one link: copies them with their ids, or registers them so that ids can be
+translated, or plans one of both. A round of copying reads both registries and carries out the
+changes that copying.py decides."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from causeway.schemas.registry import (
 )
 
 FRESH_S = 600.0  # how long answers of the target, and versions, are cached
-AGAIN_S = 60.0  # how often a subject of the source is read in full, although no version changed
+AGAIN_S = 60.0  # between two full reads of a source's subject whose versions do not change
 TASK = "schemas"
 Topics = Iterable[tuple[str, str]]  # names on the source and on the target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What a run would do with a subject: `changes` as text; `clash`: why it cannot."""
+    """A run's changes to a subject. `changes`: as texts. `clash`: why it cannot be changed."""
 
     pair: SubjectPair
     changes: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Due:
 
 
 class LinkSchemas:
-    """Not thread-safe. Raises a CausewayError if a registry as a whole does not answer."""
+    """Not thread-safe. Raises CausewayError if a registry does not answer at all."""
 
     def __init__(self, settings: SchemaSettings) -> None:
         self._settings = settings
@@ -52,7 +52,7 @@ class LinkSchemas:
         self._worker = Copier(*both) if settings.mode == "copy" else IdTranslator(*both)
 
     def forget(self) -> None:
-        """Drops caches: other clients may have written since."""
+        """Drops caches, because other clients may have written."""
         self._worker.forget()
 
     def run(self, topics: Topics) -> CopyRound:
@@ -60,7 +60,7 @@ class LinkSchemas:
             return self._worker.run(self._chosen(topics))
 
     def due(self, topics: Topics) -> list[Due]:
-        """The same without writing."""
+        """Returns what a run would change, without writing."""
         with _answered(self._settings.mode):
             pairs = self._chosen(topics)
             if isinstance(self._worker, IdTranslator):
@@ -103,11 +103,11 @@ def _answered(mode: str) -> Iterator[None]:
 class IdTranslator:
     """Translates the id of a schema to its id in another registry.
 
-    The schema is registered in the other registry with the same content, under the subject's name
-    on the source or that of the mirrored topic, after the versions before it and after all schemas
-    that it refers to. That registry's id of the same content is then the translation: registering
-    twice gives the same id, for any client, in any order, after any crash. So nothing is stored,
-    and answers are cached only for speed.
+    The schema is registered in the other registry with the same content. Its subject has the name
+    on the source, or the name of the mirrored topic. Earlier versions, and all schemas that it
+    refers to, are registered before. That registry's id of the same content is the translation:
+    registering twice gives the same id, for any client, in any order, after any crash. So nothing
+    is stored, and answers are cached only for speed.
 
     Not thread-safe. Raises UnansweredError (a CircularError for references that form a circle) and
     RegistryRefusedError."""
@@ -121,17 +121,17 @@ class IdTranslator:
         self.forget()
 
     def forget(self) -> None:
-        """Drops the cache: other clients may have written since."""
+        """Drops the cache, because other clients may have written."""
         # With the source's id. None: missing, in a dry run.
         self._there: dict[tuple[SubjectPair, int], tuple[int, SubjectVersion | None]] = {}
 
     def there(
         self, pair: SubjectPair, number: int, *, id: int | None = None
     ) -> SubjectVersion | None:
-        """The target's version with the content of version `number` of the source, registered if it
-        is missing. None if it is missing in a dry run, or if the source has no such version, or
-        with `id` another one: a subject that is deleted for good and recreated has a first version
-        again."""
+        """Returns the target's version with the content of version `number` of the source.
+        Registers it if it is missing. None if it is missing in a dry run, or if the source has no
+        such version, or has another id than `id`: a permanently deleted and recreated subject has a
+        first version again."""
         known = self._there.get((pair, number))
         if known is not None and id in (None, known[0]):
             return known[1]
@@ -147,15 +147,15 @@ class IdTranslator:
         return found
 
     def of(self, subject: str, schema: Schema) -> SubjectVersion:
-        """The version of the target's `subject` with the content of the source's `schema`,
-        registered if it is missing."""
+        """Returns the version of the target's `subject` with the content of the source's `schema`.
+        Registers it if it is missing."""
         moved = self._moved(schema)
         assert moved is not None
         return self._target.find(subject, moved) or self._register(subject, moved)
 
     def run(self, pairs: Iterable[SubjectPair]) -> CopyRound:
-        """Registers all missing versions of `pairs`. Deletions and compatibility levels there
-        belong to the clients that register there."""
+        """Registers all missing versions of `pairs`. Does not change deletions and compatibility
+        levels on the target: they belong to the clients that register there."""
         done = CopyRound()
         for pair in pairs:
             with done.subject(pair.target):
@@ -165,14 +165,14 @@ class IdTranslator:
         return done
 
     def missing(self, pair: SubjectPair) -> list[int]:
-        """The source's versions that are not on the target; writes nothing."""
+        """Returns the source's versions that are not on the target. Writes nothing."""
         dry = IdTranslator(self._source, self._target, dry=True)
         numbers = self._source.versions(pair.source)
         return [number for number in numbers if dry.there(pair, number) is None]
 
     def _moved(self, schema: Schema) -> Schema | None:
-        """The schema with the target's numbers of its references, which are registered there. None
-        in a dry run if one of them is missing."""
+        """Returns the schema with the target's version numbers in its references. Registers these
+        schemas. None in a dry run if one of them is missing."""
         versions = {}
         for one in schema.references:
             found = self.there(SubjectPair(source=one.subject, target=one.subject), one.version)
@@ -204,8 +204,8 @@ class IdTranslator:
 
 @dataclass(slots=True, kw_only=True)
 class CopyRound:
-    """The result of a round. `items`: subjects that are not copied, and why; `clashing`: those of
-    them that an operator must decide about; `waiting`: those that may succeed at the next try."""
+    """The result of a round. `items`: subjects that are not copied, and why. `clashing`: those that
+    need a decision of an operator. `waiting`: those that may succeed at the next try."""
 
     copied: int = 0
     waiting: set[str] = field(default_factory=set)
@@ -215,7 +215,7 @@ class CopyRound:
     @contextmanager
     def subject(self, name: str) -> Iterator[None]:
         """Records the errors of its block for the subject `name`. Raises UnansweredError if the
-        registry as a whole does not answer."""
+        registry does not answer at all."""
         try:
             yield
         except RegistryRefusedError as error:
@@ -226,7 +226,7 @@ class CopyRound:
             self.wait(name, error)
 
     def wait(self, name: str, error: RegistryError) -> None:
-        """Raises `error` if the registry as a whole does not answer."""
+        """Records `error`, or raises it if the registry does not answer at all."""
         if error.passing:
             raise error
         self.items[name] = error.reason
@@ -238,8 +238,8 @@ class CopyRound:
 
 
 class Copier:
-    """Caches its answers for a while. Not thread-safe. Raises UnansweredError if a registry as a
-    whole does not answer."""
+    """Caches answers for a while. Not thread-safe. Raises UnansweredError if a registry does not
+    answer at all."""
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class Copier:
         self.forget()
 
     def forget(self) -> None:
-        """Drops the cache: other clients may have written since."""
+        """Drops the cache, because other clients may have written."""
         self._since = self._clock()
         self._versions: dict[tuple[int, str, int], SubjectVersion] = {}  # by registry
         self._done: dict[SubjectPair, Subject] = {}  # the source's, as they were copied
@@ -261,8 +261,8 @@ class Copier:
     def plans(
         self, pairs: Iterable[SubjectPair]
     ) -> tuple[list[SubjectPlan], dict[SubjectPair, Subject], CopyRound]:
-        """The plans for `pairs` and all subjects that they refer to, these subjects on the source,
-        and the subjects that could not be read."""
+        """Returns the plans for `pairs` and all subjects that they refer to, these subjects on the
+        source, and the subjects that could not be read."""
         if self._clock() - self._since > FRESH_S:
             self.forget()
         sources: dict[str, Subject] = {}
@@ -305,7 +305,7 @@ class Copier:
         return done
 
     def _without_circles(self, plan: SubjectPlan, sources: Mapping[str, Subject]) -> SubjectPlan:
-        """`plan`, or a clash if a version that it registers refers to itself through others."""
+        """Returns `plan`, or a clash if a version refers to itself through other versions."""
         trail = Trail(self._source.url)
         good: set[tuple[str, int]] = set()
 
