@@ -66,7 +66,7 @@ class MirrorConnector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyText:
-    """`notes`: for people, settings that the connectors lack, or that Causeway leaves out."""
+    """`notes`: texts for people about settings that the connectors lack, or Causeway leaves out."""
 
     entries: Mapping[str, Entry]
     notes: tuple[str, ...]
@@ -84,8 +84,9 @@ class PropertyText:
 
 
 def read_connectors(path: Path) -> PropertyText | None:
-    """The property file with the settings of the connectors at `path`; None for a file without
-    connectors. Raises ConfigError for connectors of other kinds, or without a source connector."""
+    """Returns a property file with the settings of the connectors at `path`; None for a file
+    without connectors. Raises ConfigError for connectors of other kinds, or without a source
+    connector."""
     found = _connectors(path)
     if not found:
         return None
@@ -113,7 +114,7 @@ def acting(key: str) -> str:
 
 
 def refused(path: Path, found: PropertyText) -> OtherFormError:
-    """Why no command but `convert` takes the file at `path`."""
+    """Returns the error of all commands except `convert` for the file at `path`."""
     return OtherFormError(
         str(path),
         "it holds connectors of Kafka Connect; the property file to use instead follows",
@@ -174,7 +175,7 @@ class _EntryWriter:
                     self._path, f"the alias {alias!r} has characters that topic names cannot have"
                 )
         self._add("clusters", ", ".join(aliases))
-        # Connect writes heartbeats by a connector, MirrorMaker 2 for every pair of clusters.
+        # In Connect a connector writes heartbeats; MirrorMaker 2 writes them for each pair.
         self._add("emit.heartbeats.enabled", "false")
         for pair, sources in self._flows.items():
             self._flow(pair, sources)
@@ -213,7 +214,7 @@ class _EntryWriter:
         self._positions(flow, target, sources, config)
 
     def _one(self, flow: str, sources: Sequence[MirrorConnector]) -> dict[str, str]:
-        """The config of the connectors that copy records, which may share the topics of a flow."""
+        """Returns the config of the connectors that copy records and may share a flow's topics."""
         own = ("name", "topics", "tasks.max")
         first, *others = ({k: v for k, v in e.config.items() if k not in own} for e in sources)
         if any(other != first for other in others):

@@ -26,7 +26,7 @@ from causeway.formats.properties import parse_properties, to_properties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """`carried`: keys without a place in causeway.yaml, which go under `properties`. `files`: keys
+    """`carried`: keys without a place in causeway.yaml; they are under `properties`. `files`: keys
     whose value is a path from the file's own directory. `notes`: for the user, about settings that
     the new file does not have, or that it needs in addition."""
 
@@ -37,8 +37,8 @@ class Converted:
 
 
 def convert(path: Path, to: Form | None = None) -> Converted:
-    """The file at `path` in form `to`. Raises ConfigError if the file cannot be read, and if the
-    new file would not have the same settings."""
+    """Returns the file at `path` in form `to`. Raises ConfigError if the file cannot be read, or if
+    the new file would not have the same settings."""
     problems = Problems(str(path))
     found = read_entries(path, problems)
     problems.raise_if_any()

@@ -1,4 +1,4 @@
-"""Loads a file of settings, whatever its form."""
+"""Loads a file of settings in any form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Form(StrEnum):
 
 
 def is_yaml(path: Path) -> bool:
-    """Whether `path` is read as YAML, which JSON is a form of: by the end of its name."""
+    """Whether `path` is read as YAML, which includes JSON. The end of the name decides."""
     return path.suffix.lower() in (".yaml", ".yml", ".json")
 
 
@@ -34,14 +34,14 @@ def is_resource(document: Fields) -> bool:
 
 
 def default_form(path: Path) -> Form:
-    """The form that `causeway convert` writes by default: of YAML a property file, of a property
-    file a causeway.yaml."""
+    """Returns the form that `causeway convert` writes by default: a property file for YAML, and
+    causeway.yaml for a property file."""
     return Form.PROPERTIES if is_yaml(path) else Form.CAUSEWAY
 
 
 def load(path: Path, *, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings in `path`: causeway.yaml or Strimzi's KafkaMirrorMaker2 by the end of its name,
-    else MirrorMaker 2's property file. No cluster is asked. Raises one ConfigError with all
+    """Returns the settings in `path`: causeway.yaml or Strimzi's KafkaMirrorMaker2 by the end of
+    its name, else MirrorMaker 2's property file. Asks no cluster. Raises one ConfigError with all
     problems. `Settings.warnings` names keys without effect. `environment` replaces os.environ."""
     return rereadable(lambda: _load(path, environment))
 
@@ -67,8 +67,8 @@ def _load(path: Path, environment: Mapping[str, str] | None) -> Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntries:
-    """`form`: None for a form that is read only (Strimzi's resource, connectors of Connect).
-    `notes`: for people, about settings that a property file does not have, or needs besides."""
+    """`form`: None for a form that is never written (Strimzi's resource, connectors of Connect).
+    `notes`: for people, about settings that a property file does not have, or needs in addition."""
 
     entries: Mapping[str, Entry]
     form: Form | None = None
@@ -76,8 +76,8 @@ class FileEntries:
 
 
 def read_entries(path: Path, problems: Problems) -> FileEntries:
-    """The entries of a file of any form, with unresolved references. Raises ConfigError if the file
-    cannot be read; other problems go to `problems`."""
+    """Returns the entries of a file in any form, with unresolved references. Raises ConfigError if
+    the file cannot be read. Other problems go to `problems`."""
     if not is_yaml(path):
         from causeway.formats.properties import read_properties
 

@@ -1,7 +1,7 @@
-"""Login modules of Kafka's clients, put together from their options when these are known.
+"""Makes login modules of Kafka's clients from their options, once these are known.
 
-causeway.yaml has `username` and `password`, a resource of Strimzi has the options of each module.
-Between reading and `with_login_modules`, entries hold the options under keys that no file has:
+causeway.yaml has `username` and `password`. A resource of Strimzi has the options of each module.
+Between reading and `with_login_modules`, entries have the options under keys that no file has:
 `A.sasl.jaas.config/MODULE/option`.
 """
 
@@ -26,7 +26,7 @@ _MODULES = {
 }
 _REFERENCE = re.compile(r"(\$\{[^}]*\})")
 MECHANISM, JAAS = "sasl.mechanism", "sasl.jaas.config"
-# Of causeway.yaml, until the mechanism is known.
+# Keys of causeway.yaml's values, until the mechanism is known.
 USER, PASSWORD = f"{JAAS}/username", f"{JAAS}/password"
 
 
@@ -71,15 +71,15 @@ _OPTIONS = {"username", "password"}
 
 
 def login_option(alias: str, module: str, name: str) -> str:
-    """The key of one login_option, until `with_login_modules`."""
+    """Returns the key of one login option, until `with_login_modules`."""
     return f"{alias}.{JAAS}/{module}/{name}"
 
 
 def with_login_modules(
     entries: Mapping[str, Entry], problems: Problems, *, resolved: bool
 ) -> dict[str, Entry]:
-    """`entries` with login modules made of their options. `resolved`: the entries have no reference
-    left. A `sasl.jaas.config` in a cluster's config wins."""
+    """Returns `entries` with login modules made of their options. `resolved`: the entries have no
+    references any more. A `sasl.jaas.config` in a cluster's config wins."""
     settled: dict[str, Entry] = {}
     modules: dict[str, dict[str, Entry]] = {}
     for key, entry in entries.items():

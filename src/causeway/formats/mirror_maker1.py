@@ -1,11 +1,11 @@
 """Makes Settings of MirrorMaker 1's consumer and producer property files: a link for each consumer
 file.
 
-    a consumer file  ->  link `source-<group.id>->target`, names unchanged, by key where the
-                         partition counts differ, others may write to the target topics too
+    a consumer file  ->  link `source-<group.id>->target`; names do not change; if the partition
+                         counts differ, keys decide; others may also write to the target topics
 
-The group names the link, and so its progress: the same command, started again or on a second
-machine, continues from the progress of the first.
+The group names the link, and so its progress. If the same command is started again, or on a second
+machine, it continues from that progress.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from causeway.naming import ReplicationPolicy
 
 TARGET_ALIAS = "target"
 _METADATA_MAX_AGE_MS = "300000"  # Kafka's default
-# It copied records, and nothing else.
+# MirrorMaker 1 copied records, and nothing else.
 _NO_CONTROL = ControlSettings(
     groups=(),
     emit_checkpoints_enabled=False,
@@ -78,9 +78,9 @@ def load_mm1(
 ) -> Settings:
     """Reads the files of `kafka-mirror-maker`.
 
-    `include` is its `--whitelist`, `num_streams` the number of lanes, `offset_commit_interval_ms`
-    how often progress is written. The producer's file may have `spark.*` and `causeway.*` keys.
-    Raises a ConfigError for the first file that is wrong, naming every problem in it.
+    `include`: its `--whitelist`. `num_streams`: the number of lanes. `offset_commit_interval_ms`:
+    the time between two writes of progress. The producer's file may have `spark.*` and `causeway.*`
+    keys. Raises ConfigError for the first wrong file, with all of its problems.
     """
     topics = filters.compile_mm1_include(include)
     problems = Problems(str(producer_config))
@@ -139,7 +139,7 @@ def load_mm1(
                 topics=topics,
                 topics_exclude=(),
                 config_properties_exclude=(),
-                replication_factor=-1,  # as for topics that a broker makes by itself
+                replication_factor=-1,  # as for topics that a broker creates by itself
                 refresh_topics_interval_s=refresh_s,
                 sync_topic_configs_enabled=False,
                 fetch=fetch,
@@ -170,7 +170,8 @@ def _client(entries: Entries, alias: str, problems: Problems) -> ClientSettings 
 
 
 def _consumer_keys(entries: Entries) -> dict[str, Entry]:
-    """As MirrorMaker 1's consumer reads them: by default it starts at the end."""
+    """Returns the entries as MirrorMaker 1's consumer reads them: by default it starts at the
+    end."""
     key = "auto.offset.reset"
     entry = entries.get(key, Entry(key=key, value="latest", line=0))
     value = _OLD_RESETS.get(entry.value.strip().lower(), entry.value)
@@ -178,19 +179,19 @@ def _consumer_keys(entries: Entries) -> dict[str, Entry]:
 
 
 def _refresh_interval_s(entries: Entries, problems: Problems) -> float:
-    """New topics were found when the consumer's metadata was refreshed."""
+    """MirrorMaker 1 found new topics when it refreshed the consumer's metadata."""
     entry = entries.get("metadata.max.age.ms")
     text = entry.value.strip() if entry and not entry.missing else _METADATA_MAX_AGE_MS
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text) / 1000
-    if entry and text == "0":  # all else that is no number is refused as the consumer's key
+    if entry and text == "0":  # other texts that are no number are refused as the consumer's key
         problems.add(f"{entry.place} must be a whole number of at least 1, not {entry.shown}")
     return 300
 
 
 def _aliases(files: Sequence[tuple[Path, Entries, Problems]]) -> list[str]:
-    """`source-<group.id>`: what names a link must not depend on addresses or file names. Groups of
-    the same name (of two source clusters) are numbered in the order of their files."""
+    """Returns aliases `source-<group.id>`. The name of a link must not depend on addresses or file
+    names. Groups with the same name (on two source clusters) are numbered in their files' order."""
     groups = []
     for _, entries, problems in files:
         entry = entries.get("group.id")

@@ -75,12 +75,12 @@ def load_mm2(path: Path, *, environment: Mapping[str, str] | None = None) -> Set
 
 
 def settings_of(file: PropertyFile, problems: Problems) -> Settings:
-    """The settings of the resolved entries of `file`. Raises one ConfigError with `problems` and
-    all further problems."""
+    """Returns the settings of the resolved entries of `file`. Raises one ConfigError with
+    `problems` and all other problems."""
     before = len(problems.lines)
     aliases = _aliases(file.entries, problems)
     if not aliases or len(problems.lines) > before:
-        problems.raise_if_any()  # nothing else can be judged
+        problems.raise_if_any()  # without aliases, nothing else can be checked
     _check_flow_names(file.entries, aliases, problems)
     links = _links(file, aliases, problems)
     run = run_settings(file.entries, problems)
@@ -133,7 +133,7 @@ def _aliases(entries: Entries, problems: Problems) -> tuple[str, ...]:
 
 
 def no_alias(text: str) -> str:
-    """Why `text` cannot be a cluster's alias; empty if it can."""
+    """Returns why `text` cannot be a cluster's alias; empty if it can."""
     if not is_legal_name(text):
         return "has characters that topic names cannot have" if text else "is no alias"
     if text in ("spark", "causeway", "clusters", "config"):
@@ -183,7 +183,7 @@ def _links(file: PropertyFile, aliases: tuple[str, ...], problems: Problems) -> 
 
 
 def _own(entries: Entries, source: str, target: str) -> Entries:
-    """The keys of the pair, under their newest names."""
+    """Returns the keys of the pair, with their newest names."""
     own = dict(with_identity_policy(_flow_keys(entries, source, target)))
     for old, new in OLD_NAMES.items():
         if old in own:
@@ -207,9 +207,10 @@ def _paused(links: Iterable[LinkSettings]) -> list[str]:
 def _heartbeats(
     entries: Entries, aliases: tuple[str, ...], notes: list[str]
 ) -> list[HeartbeatSettings]:
-    """Of every pair of clusters that has not switched them off, as MirrorMakerConfig.clusterPairs.
+    """Returns the settings of each pair of clusters that has not switched heartbeats off, as
+    MirrorMakerConfig.clusterPairs.
 
-    A pair that cannot have heartbeats is not an error; a note says why."""
+    If a pair cannot have heartbeats, that is no error; a note says why."""
     heartbeats = []
     for source, target in permutations(aliases, 2):
         own = _own(entries, source, target)
@@ -318,7 +319,7 @@ def _link(
 def _control(own: Entries, problems: Problems) -> ControlSettings:
     control = read(ControlSettings, own, problems)
     if control.read_only_mirrors and "causeway.principal" not in own:
-        # Denying writes to everyone would stop Causeway as well.
+        # A rule that denies writes to all users would also stop Causeway.
         problems.add(
             f"{own['causeway.read.only.mirrors'].place} needs causeway.principal, Causeway's"
             " principal on the target, such as User:causeway"
@@ -337,7 +338,7 @@ def _control(own: Entries, problems: Problems) -> ControlSettings:
 
 
 def _bounded(client: ClientSettings, timeout_ms: int) -> ClientSettings:
-    """`client` with this bound on the time for each response, the first one included."""
+    """Returns `client` with this bound on the time for each response, including the first one."""
     return replace(client, request_timeout_ms=min(client.request_timeout_ms, timeout_ms))
 
 
@@ -360,7 +361,7 @@ def _check_classes(own: Entries, problems: Problems) -> None:
         if own[name].value.strip().rsplit(".", 1)[-1] != only:
             problems.add(f"{own[name].place}: {own[name].shown} cannot be loaded, only {only}")
     if "transforms" in own and own["transforms"].value.strip():
-        # Ignoring them could let data out that they should mask.
+        # If they were ignored, data that they should mask could be copied.
         problems.add(f"{own['transforms'].place}: Connect's transforms cannot run here")
 
 

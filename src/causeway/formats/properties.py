@@ -39,12 +39,12 @@ _PACKAGE = "org.apache.kafka.common.config.provider."
 
 
 def read_properties(path: Path) -> PropertyFile:
-    """Reads and parses `path`; nothing in it is resolved yet. Raises ConfigError."""
+    """Reads and parses `path`. References are not resolved. Raises ConfigError."""
     return parse_properties(path, read_file(path))
 
 
 def parse_properties(path: Path, data: bytes) -> PropertyFile:
-    """The same for a file's content; `path` is for errors only. Raises ConfigError."""
+    """Does the same for a file's content. `path`: only for errors. Raises ConfigError."""
     entries: dict[str, Entry] = {}
     repeated: list[Entry] = []
     for entry in _parse(path, data):
@@ -69,7 +69,7 @@ def load_properties(
 def resolve(
     entries: Mapping[str, Entry], environment: Mapping[str, str], problems: Problems
 ) -> dict[str, Entry]:
-    """`entries` with resolved references. References that cannot be resolved go to `problems`."""
+    """Returns `entries` with resolved references. Unresolvable references go to `problems`."""
     providers = PROVIDERS | declared_providers(entries, problems)
     resolver = _Resolver(providers=providers, environment=environment, problems=problems)
     return {key: resolver.entry(entry) for key, entry in entries.items()}
@@ -78,7 +78,7 @@ def resolve(
 def _parse(path: Path, data: bytes) -> Iterator[Entry]:
     line = 1
     try:
-        # Java reads property files as ISO-8859-1; anything else is written as \uXXXX.
+        # Java reads property files as ISO-8859-1; other characters are written as \uXXXX.
         for element in javaproperties.parse(data.decode("latin-1")):
             if isinstance(element, javaproperties.KeyValue):
                 value = _utf8(element) if is_transform_key(element.key) else element.value
@@ -89,8 +89,9 @@ def _parse(path: Path, data: bytes) -> Iterator[Entry]:
 
 
 def _utf8(element: javaproperties.KeyValue) -> str:
-    """The value as UTF-8 if possible. MirrorMaker 2 does not read this key, so Java's encoding does
-    not matter. A misread literal of a query, such as 'Zürich', would silently match nothing."""
+    """Returns the value as UTF-8 if possible. MirrorMaker 2 does not read this key, so Java's
+    encoding does not matter. A misread literal of a query, such as 'Zürich', would match nothing,
+    without an error."""
     try:
         source = element.source.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -190,8 +191,8 @@ _PROVIDER_REFERENCE = re.compile(r"\$\{(env|file|dir|directory):")
 
 
 def to_properties(entries: Mapping[str, Entry], *, comments: Iterable[str] = ()) -> str:
-    """ASCII text: other characters are escaped, as in Java. The file declares the config providers
-    of its references, because MirrorMaker 2 needs that. `comments` come first."""
+    """Returns ASCII text: other characters are escaped, as in Java. The file declares the config
+    providers of its references, because MirrorMaker 2 needs that. `comments` come first."""
     texts = {key: entry.value for key, entry in entries.items()}
     if "config.providers" not in texts:
         texts.update(_providers_of(texts))
@@ -230,7 +231,7 @@ def _group(key: str) -> str:
 
 
 def _line(key: str, text: str) -> str:
-    """Text of several lines as several lines with continuations."""
+    """Returns a property. A text of several lines becomes several lines with continuations."""
     escaped = javaproperties.escape(key)
     lines = text.split("\n")
     if lines[-1] == "" and len(lines) > 1:
@@ -241,6 +242,7 @@ def _line(key: str, text: str) -> str:
 
 
 def _value(text: str) -> str:
-    """Escaped for the place after ` = `: backslashes, and characters that are not ASCII text."""
+    """Returns the text for the place after ` = `: backslashes, and characters that are not ASCII
+    text, are escaped."""
     escaped = re.sub(r"[^ -~]|\\", lambda match: javaproperties.escape(match[0]), text)
     return f"\\{escaped}" if escaped.startswith(" ") else escaped

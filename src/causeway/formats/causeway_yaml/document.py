@@ -1,4 +1,4 @@
-"""Parses YAML to plain text in maps and lists, each with its place, and takes these apart.
+"""Parses YAML into texts, maps and lists, each with its place, and reads their parts.
 
 A scalar keeps its text: `010`, `yes` and `1:30` are not converted as YAML 1.1 would convert them.
 Tags are not followed, so a file can never construct an object.
@@ -29,7 +29,7 @@ _KINDS = frozenset(
         *("seq", "map", "merge"),
     )
 )
-_MOST_REPEATED = 100_000  # values that a file takes over by aliases, in all
+_MOST_REPEATED = 100_000  # values that all aliases of a file may repeat
 _MOST_LEVELS = 100
 _TOO_DEEP = "it is nested too deeply"
 _QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
@@ -37,7 +37,7 @@ _QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlPlace:
-    """1-based."""
+    """Line and column, 1-based."""
 
     line: int
     column: int
@@ -64,7 +64,7 @@ class ItemList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """`places`: of the keys."""
+    """`places`: the places of the keys."""
 
     values: dict[str, Value]
     places: dict[str, YamlPlace]
@@ -77,7 +77,7 @@ Value = Scalar | ItemList | Fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlEntry(Entry):
-    """`path`: the place in the document, for messages."""
+    """`path`: the path in the document, for messages."""
 
     path: str
     column: int
@@ -96,19 +96,19 @@ class YamlEntry(Entry):
 
     @property
     def remark(self) -> str:
-        """Empty: in YAML, a `#` after a blank begins a comment, unless the value is quoted."""
+        """Always empty: in YAML, a `#` after a blank begins a comment, unless it is in quotes."""
         return ""
 
 
 @dataclass(slots=True, kw_only=True)
 class ValueReader:
-    """Takes values apart, and reports values that have another form."""
+    """Reads the parts of values, and reports values that have another form."""
 
     telling: ClassVar = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")  # a key that is no secret's piece
     problems: Problems
 
     def fields(self, value: Value, path: str) -> Fields:
-        """Empty for a value that is no map."""
+        """Returns the map; an empty one for another value."""
         if isinstance(value, Fields):
             return value
         if not value.empty:
@@ -116,14 +116,14 @@ class ValueReader:
         return Fields(values={}, places={}, place=value.place)
 
     def items(self, value: Value, path: str) -> tuple[Value, ...]:
-        """Empty for a value that is no list."""
+        """Returns the items; none if the value is no list."""
         if isinstance(value, ItemList):
             return value.items
         self.problems.add(f"{path} ({value.place}) must be a list: each item begins with '- '")
         return ()
 
     def text(self, value: Value | None) -> str | None:
-        """None for a value that is no text, or is empty."""
+        """Returns the text; None if the value is no text, or is empty."""
         return value.text if isinstance(value, Scalar) and not value.empty else None
 
     def unknown(
@@ -147,7 +147,7 @@ def read_document(path: Path, problems: Problems) -> Fields:
 
 
 def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
-    """The same of a file's content."""
+    """Does the same for a file's content."""
     try:
         # A document between two `---`, or after the last one, may be empty.
         roots = [
@@ -176,7 +176,7 @@ def parse(data: bytes | str, subject: str, problems: Problems) -> Fields:
 
 
 def _told(error: yaml.YAMLError) -> str:
-    """The problem and its place, without a piece of the file, which may be a piece of a secret."""
+    """Returns the problem and its place, without text of the file, which may be a secret."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return "it is not UTF-8 text that YAML allows"
     mark = error.problem_mark
@@ -189,8 +189,8 @@ def _is_nothing(root: Node) -> bool:
 
 
 class _Builder:
-    """Builds values, and bounds the values that aliases repeat: without a bound, a few lines with
-    nested aliases can take more memory than a machine has."""
+    """Builds values, and bounds the number of repeated values: without a bound, a few lines with
+    nested aliases could take more memory than a machine has."""
 
     def __init__(self, problems: Problems, subject: str) -> None:
         self._problems = problems
@@ -214,7 +214,7 @@ class _Builder:
                 return self._fields(node)
             if isinstance(node, SequenceNode):
                 return ItemList(items=tuple(self.value(each) for each in node.value), place=place)
-            empty = node.tag == f"{_PLAIN}null"  # never of one in quotes
+            empty = node.tag == f"{_PLAIN}null"  # never for a value in quotes
             return Scalar(text="" if empty else node.value, place=place, empty=empty)
         finally:
             self._above.pop()

@@ -1,8 +1,8 @@
 """Converts values between causeway.yaml (`10s`, `64MiB`) and property files (whole numbers of a
 key's unit).
 
-Only the notation changes; the checks of property files decide whether a value is valid. A value
-with `${...}` is the same text in both, so it counts in the unit of the property file's key.
+Only the notation changes. The checks of property files decide whether a value is valid. A value
+with `${...}` is the same text in both forms, so its unit is that of the property file's key.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _WHOLE = re.compile(r"0|[1-9]\d{0,17}")
 
 
 def to_text(leaf: Leaf, value: str | Sequence[str]) -> str:
-    """The property file's text of a value in causeway.yaml. Raises ValueError with the expected
-    form."""
+    """Returns the property file's text for a value in causeway.yaml. Raises ValueError with the
+    expected form."""
     if not isinstance(value, str):
         return _joined(leaf, value)
     text = value.strip()
@@ -83,8 +83,8 @@ def _joined(leaf: Leaf, items: Sequence[str]) -> str:
 
 
 def to_value(leaf: Leaf, text: str) -> Any:
-    """The most readable value that `to_text` converts back to `text`, else the text itself. None if
-    causeway.yaml cannot have the value at this place."""
+    """Returns the most readable value that `to_text` converts back to `text`, else the text itself.
+    None if causeway.yaml cannot have the value at this place."""
     if "${" in text:
         return text
     value = _readable(leaf, text)
@@ -135,7 +135,7 @@ def _large(number: int) -> Any:
 
 
 def as_read(value: Any) -> str | list[str]:
-    """`value` as the reader finds it in a file."""
+    """Returns `value` as the reader gets it from a file."""
     if isinstance(value, list):
         return [str(each) for each in value]
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -31,7 +31,7 @@ TOP = ("clusters", "defaults", "links", "transforms", "run", "spark", "propertie
 def settings_of(
     path: Path, document: Fields, problems: Problems, *, environment: Mapping[str, str] | None
 ) -> Settings:
-    """The settings of `document`, which is the content of `path`. Raises one ConfigError with all
+    """Returns the settings of `document`, the content of `path`. Raises one ConfigError with all
     problems. `Settings.warnings` names keys without effect. `environment` replaces os.environ."""
     entries = read_entries(document, problems)
     if "clusters" not in entries or not any(_enables(name) for name in entries):
@@ -44,8 +44,8 @@ def settings_of(
 
 
 def read_entries(document: Fields, problems: Problems) -> dict[str, Entry]:
-    """The entries of `document`, by the keys of a property file. References are not resolved, and
-    logins still have their parts (see logins.py)."""
+    """Returns the entries of `document`, by the keys of a property file. References are not
+    resolved, and logins still consist of parts (see logins.py)."""
     return _DocumentReader(problems=problems).document(document)
 
 
@@ -219,7 +219,7 @@ class _DocumentReader(ValueReader):
         self._add(prefix + TRANSFORMS, ", ".join(names), path, value.place)
 
     def _described(self, value: Value | None) -> None:
-        """At the top, for all links to name."""
+        """Reads the transforms at the top, which all links may name."""
         if value is not None:
             fields = self.fields(value, "transforms")
             for name, each in fields.values.items():
@@ -238,7 +238,7 @@ class _DocumentReader(ValueReader):
         return False
 
     def _map(self, value: Value, path: str, prefix: str) -> None:
-        """Keys that are passed on unchanged, with `prefix` or without."""
+        """Adds keys that do not change, with `prefix` or without."""
         for name, text, place in self._texts(value, path):
             self._add(prefix + name.removeprefix(prefix), text, f"{path}.{name}", place)
 

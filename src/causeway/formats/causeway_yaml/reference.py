@@ -206,7 +206,7 @@ def schema() -> JsonSchema:
 
 
 def schema_text() -> str:
-    """As it is published."""
+    """Returns the schema as published."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 

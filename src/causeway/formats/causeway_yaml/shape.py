@@ -33,8 +33,8 @@ Kind = Literal["plain", "duration", "size", "list", "lines", "policy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One value. `key` is the property file's, without alias or flow; `schema` describes it as JSON
-    schema; `default` as text ("": none)."""
+    """One value. `key`: the property file's key, without alias or flow. `schema`: its JSON schema.
+    `default`: as text; "" if there is none."""
 
     key: str
     kind: Kind
@@ -45,8 +45,8 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaKeys:
-    """A map of Kafka's keys, written as in a property file after `prefix`. `spread`: keys that a
-    cluster cannot have as a whole go to each of its clients."""
+    """A map of Kafka's keys, as a property file has them after `prefix`. `spread`: a key that the
+    whole cluster cannot have goes to each of its clients."""
 
     prefix: str
     meaning: str
@@ -62,7 +62,7 @@ class Section:
     meaning: str = ""
 
     def walk(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Part]]:
-        """All parts in and below that are no sections, with the way to each."""
+        """Yields all parts below, except sections, with the path to each."""
         for name, part in self.parts.items():
             if isinstance(part, Section):
                 yield from part.walk((*path, name))
@@ -258,7 +258,7 @@ def _client(role: str, prefix: str = "") -> KafkaKeys:
 
 @cache
 def cluster() -> Section:
-    """Of one cluster: `A.key`."""
+    """Returns the section of one cluster: `A.key`."""
     clients: list[tuple[tuple[str, ...], Part]] = [((role,), _client(role)) for role in ROLE_KEYS]
     every = KafkaKeys(
         prefix="",
@@ -272,7 +272,7 @@ def cluster() -> Section:
 
 @cache
 def link() -> Section:
-    """Of one link: `A->B.key`."""
+    """Returns the section of one link: `A->B.key`."""
     return _section(
         [
             *_of_flow(),
@@ -287,7 +287,7 @@ def link() -> Section:
 
 @cache
 def defaults() -> Section:
-    """Of all links and clusters that say nothing of their own: plain `key`."""
+    """Returns the section for links and clusters without their own values: plain `key`."""
     flows = [(path, leaf) for path, leaf in _of_flow() if leaf.key != "enabled"]
     return _section([*flows, (("transforms",), _TRANSFORMS), *_of_security()])
 
@@ -299,7 +299,7 @@ def _of_flow() -> Iterator[tuple[tuple[str, ...], Leaf]]:
 
 @cache
 def transform() -> Section:
-    """Of one transform: `causeway.transform.NAME.key`."""
+    """Returns the section of one transform: `causeway.transform.NAME.key`."""
     secrets = KafkaKeys(prefix=SECRET_FIELD, meaning=TRANSFORM_SECRETS["secret.FIELD"].meaning)
     registry = _of_keys(TRANSFORM_REGISTRY_TLS.values())
     return _section([*_of_keys(TransformKeys.all_keys()), (("secrets",), secrets), *registry])
