@@ -19,8 +19,8 @@
     └── ProtocolError             1   bytes that do not follow Kafka's protocol
         └── TooLargeError         7   a batch that would take too much memory unpacked
 
-Each says which operation failed, on what, why, what to do about it, and whether trying again can
-help. An error's text never holds a secret.
+Each says which operation failed, on which object, why, what a person can do, and whether another
+try may help. No error's text has a secret.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from contextlib import contextmanager
 
 
 class CausewayError(Exception):
-    """Base of every error Causeway raises on purpose.
+    """Base of all errors that Causeway raises on purpose.
 
-    `operation` and `subject` say what was attempted on what ("create topic", "A.orders on B"),
-    `cause` why it failed, `remedy` what a person can do. `retriable` shows a supervisor whether the
-    same call may succeed later without a change.
+    `operation` and `subject`: the attempt and its object ("create topic", "A.orders on B").
+    `cause`: why it failed. `remedy`: the action that a person can take. `retriable`: the same call
+    may succeed later without a change.
     """
 
     exit_code = 1
@@ -76,8 +76,8 @@ def _rebuild(kind: type[CausewayError], state: dict[str, object]) -> CausewayErr
 
 @contextmanager
 def for_cluster(alias: str) -> Iterator[None]:
-    """An error of the block names cluster `alias` as well: connections to several clusters share
-    code, tokens and certificates that do not know the cluster."""
+    """Adds cluster `alias` to errors of the block: connections to several clusters share code,
+    tokens and certificates that do not know the cluster."""
     try:
         yield
     except CausewayError as error:
@@ -106,7 +106,7 @@ class RefusedError(ConfigError):
 
 
 class TooFewBrokersError(ConfigError):
-    """A cluster looks like this for a moment while a broker restarts."""
+    """This may be so only for a moment, while a broker restarts."""
 
     exit_code = 2
 
@@ -132,7 +132,7 @@ class PartitionsFailedError(CausewayError):
 
 
 class BrokerError(CausewayError):
-    """A Kafka error code in a response. `code` is the protocol's number, `name` its constant."""
+    """A Kafka error code in a response. `code`: the protocol's number. `name`: its constant."""
 
     exit_code = 8
 
@@ -173,13 +173,13 @@ class TooLargeError(ProtocolError):
 
 
 class DecryptError(CausewayError):
-    """A key does not fit, or the encrypted text was changed or moved. The error holds no text."""
+    """A key does not fit, or the encrypted text was changed or moved. The error has no text."""
 
     exit_code = 7
 
 
 class DivergedError(CausewayError):
-    """Source and target no longer fit together; going on could lose, double or reorder records.
+    """Source and target no longer fit together. To go on could lose, double or reorder records.
 
     The partition stops until a person decides.
     """

@@ -1,4 +1,4 @@
-"""Which topics a flow mirrors, and why the others are left out.
+"""Decides which topics a flow mirrors, and why it leaves out others.
 
 Patterns are whole-name Java regular expressions (see patterns.py for how they are matched).
 """
@@ -54,8 +54,8 @@ UNMIRRORABLE = frozenset(
 
 
 class DecidingRule(NamedTuple):
-    """The key of a file that decides on a name, and the pattern of its list; None if no pattern
-    matches, or the key has no list."""
+    """The key of a file that decides about a name, and the matching pattern of its list. The
+    pattern is None if none matches, or if the key has no list."""
 
     key: str
     pattern: str | None = None
@@ -63,8 +63,8 @@ class DecidingRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDecision:
-    """`target_name` is None if the topic is left out; `reason` is for people; `rule` is None if no
-    key of the file decides; `renamed`: the rule that made the name."""
+    """`target_name`: None if the topic is left out. `reason`: for people. `rule`: None if no key of
+    the file decides. `renamed`: the rule that made the name."""
 
     verdict: Verdict
     target_name: str | None
@@ -78,16 +78,17 @@ class TopicDecision:
 
 
 def split_list(value: str) -> tuple[str, ...]:
-    """A Kafka list value: split at commas, blanks around them dropped. A blank value is empty, and
-    an empty list of patterns matches nothing."""
+    """Returns the items of a Kafka list, without the commas and the blanks around them. A blank
+    value is empty. An empty list of patterns matches nothing."""
     return tuple(item for item in _SEPARATOR.split(value.strip()) if item)
 
 
 def compile_patterns(value: str) -> tuple[Pattern, ...]:
-    """The patterns of a comma-separated list. Raises ConfigError that quotes the faulty one.
+    """Returns the patterns of a comma-separated list. Raises ConfigError, which quotes the faulty
+    pattern.
 
-    MirrorMaker 2 joins the list with `|`, so a flag such as `(?i)` set by one pattern holds for
-    those after it; this is kept.
+    MirrorMaker 2 joins the list with `|`, so a flag of one pattern, such as `(?i)`, is also in
+    force for the patterns after it. Causeway does the same.
     """
     patterns = []
     flags = ""
@@ -98,8 +99,8 @@ def compile_patterns(value: str) -> tuple[Pattern, ...]:
 
 
 def compile_mm1_include(value: str) -> tuple[Pattern, ...]:
-    """MirrorMaker 1's `--whitelist`: one regular expression in which `,` means `|`, blanks and
-    quotes around it are dropped, and `*` alone means all topics."""
+    """Returns the pattern of MirrorMaker 1's `--whitelist`: one regular expression in which `,`
+    means `|`. Blanks and quotes around it do not count. `*` alone means all topics."""
     text = value.strip().strip("\"'").replace(" ", "").replace(",", "|").strip("|")
     if not text:
         raise ConfigError("read the include pattern", repr(value), "it is empty")
@@ -114,9 +115,9 @@ def excludes(patterns: Iterable[Pattern], name: str) -> bool:
 def by_name(
     name: str, include: Iterable[Pattern], exclude: Iterable[Pattern], key: str
 ) -> tuple[Verdict, str, DecidingRule]:
-    """Whether `name` is asked for by `include`, the value of `key`, and not by `exclude`: MIRRORED,
-    or why not, with a reason for people and the deciding rule. A name without an answer of a
-    pattern in time is left out, whichever list has the pattern."""
+    """Returns whether `include`, the value of `key`, names `name` and `exclude` does not: MIRRORED,
+    or why not, with a reason for people and the deciding rule. If a pattern of one of the lists
+    gives no answer in time, the name is left out."""
     for pattern in exclude:
         answer = pattern.matches(name)
         if answer is None:
@@ -148,7 +149,7 @@ def _undecided(key: str, pattern: Pattern) -> tuple[Verdict, str, DecidingRule]:
 class TopicRules:
     """The settings of a flow that decide which topics it mirrors, and under which names. `source`
     and `target` are aliases. `geo`: any topic may be chosen, or may have been chosen before.
-    `renaming`: the flows of the file that rename topics, this one among them."""
+    `renaming`: the flows of the file that rename topics, including this one."""
 
     source: str
     target: str
@@ -161,8 +162,8 @@ class TopicRules:
     renaming: tuple[TopicRules, ...] = ()
 
     def renamed_from(self, name: str) -> str | None:
-        """The source topic that a rule of the flow renamed to `name`; None if the flow does not
-        make that name or the rule does not show its origin."""
+        """Returns the source topic that a rule of the flow renamed to `name`. None if the flow does
+        not make that name, or if the rule does not show its origin."""
         for rename in self.policy.renames:
             origin = rename.origin(name)
             if origin is not None and self._makes(origin, name):
@@ -188,12 +189,12 @@ class TopicRules:
         return renamed is not None and renamed[0] == name
 
     def cycle_source(self, name: str) -> str | None:
-        """If a mirror of `name` would be a loop: its name on the target, or `name` itself if that
-        is not known. None if it would not be a loop."""
+        """Returns, if a mirror of `name` would be a loop, its name on the target, or `name` itself
+        if that is not known. None if it would not be a loop."""
         ways: list[tuple[str, str, frozenset[str]]] = [
             (self.source, name, frozenset({self.source}))
         ]
-        for place, at, seen in ways:  # it grows meanwhile
+        for place, at, seen in ways:  # the list grows in the loop
             hops = [] if (hop := self.policy.hop(at)) is None else [hop]
             for flow in self.renaming:
                 if flow.target != place or flow.source in seen:
@@ -210,7 +211,7 @@ class TopicRules:
 
 
 def not_begun(way_back: str) -> TopicDecision:
-    """The decision for a topic of a reverse link that was not started for the topic."""
+    """Returns the decision about a topic of a reverse link that was not started for the topic."""
     return TopicDecision(
         verdict=Verdict.WAY_BACK,
         target_name=None,
@@ -220,7 +221,7 @@ def not_begun(way_back: str) -> TopicDecision:
 
 
 def decide_topic(name: str, rules: TopicRules, chosen: Collection[str] = ()) -> TopicDecision:
-    """Whether `name` of the source is mirrored, and under which name.
+    """Decides whether topic `name` of the source is mirrored, and under which name.
 
     Decides in MirrorMaker 2's order: the filter (or a heartbeats topic), internal topics, cycles.
     A `chosen` topic counts as named by `topics`; an excluded topic stays excluded.
@@ -262,7 +263,8 @@ def decide_topic(name: str, rules: TopicRules, chosen: Collection[str] = ()) -> 
 
 
 def is_heartbeats(name: str, policy: ReplicationPolicy) -> bool:
-    """Of a topic that no pattern includes: the failure of a policy does not matter."""
+    """Whether it is a heartbeats topic. No pattern includes the topic, so a failing policy does not
+    matter."""
     try:
         return policy.is_heartbeats_topic(name)
     except PolicyFailedError:
@@ -292,7 +294,7 @@ def _named(name: str, rules: TopicRules, reason: str, rule: DecidingRule | None)
 
 
 def _unfit(name: str, target_name: str, policy: ReplicationPolicy) -> str:
-    """Why a name by a rule or a custom policy cannot be used; empty if it can."""
+    """Returns why a name by a rule or a custom policy cannot be used; empty if it can."""
     if not is_legal_name(target_name) or target_name in (".", ".."):
         return "which is no topic's name"
     if policy.is_internal_topic(target_name):

@@ -1,5 +1,5 @@
-"""Finds the Java that runs Spark and local brokers, and its version, if possible without starting
-Java: `release` in each Java home names the version."""
+"""Finds the Java that runs Spark and local brokers, and its version. If possible it does not start
+Java: the file `release` in a Java home has the version."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _REMEDY = f"install Java {MINIMUM_JAVA} or later, and set JAVA_HOME or PATH"
 
 
 def find_java(tool: str = "java") -> Path:
-    """The `java` of JAVA_HOME, else of PATH, in version MINIMUM_JAVA or later; or a `tool` next to
-    it. JAVA_HOME decides alone if it is set, as it does for Spark. Raises PrerequisiteError."""
+    """Returns the `java` of JAVA_HOME, else of PATH, in version MINIMUM_JAVA or later; or a `tool`
+    next to it. If JAVA_HOME is set, only JAVA_HOME counts, as for Spark. Raises
+    PrerequisiteError."""
     java = _java()
     if java_version(java) < MINIMUM_JAVA:
         raise _missing(f"{java} is version {_version(java)}, older than {MINIMUM_JAVA}")
@@ -33,7 +34,7 @@ def find_java(tool: str = "java") -> Path:
 
 
 def java_version(java: Path | None = None) -> int:
-    """The feature number: 8 for 1.8.0_392, 21 for 21-ea. Raises PrerequisiteError."""
+    """Returns the feature number: 8 for 1.8.0_392, 21 for 21-ea. Raises PrerequisiteError."""
     java = java or find_java()
     found = re.match(r"(?:1\.)?(\d+)", _version(java))
     if found is None:
@@ -42,7 +43,7 @@ def java_version(java: Path | None = None) -> int:
 
 
 def java_identity() -> str:
-    """A short text that differs for each build of Java, for files that only this build reads."""
+    """Returns a short text that differs for each build of Java, for files of only this build."""
     java = find_java()
     return f"{zlib.crc32(f'{java.resolve()} {_version(java)}'.encode()):08x}"
 
@@ -58,7 +59,7 @@ def _java() -> Path:
 
 
 def _version(java: Path) -> str:
-    """Such as 17.0.15 or 1.8.0_392; empty if Java does not say it."""
+    """Returns the version, such as 17.0.15 or 1.8.0_392; empty if Java does not say it."""
     try:
         text = (java.resolve().parent.parent / "release").read_text()
     except (OSError, UnicodeDecodeError):

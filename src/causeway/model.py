@@ -7,21 +7,22 @@ from typing import Literal, NamedTuple
 
 BROKERS_PAGE = "docs/reference/brokers.md"  # the APIs that brokers need, for messages
 NO_TOPIC_ID = "0" * 32  # of a broker that knows no topic ids
-# Some producers write seconds, µs or ns in place of ms. In ms, seconds lie before 1973, µs and ns
-# lie far ahead. Such times give no age.
+# Some producers write seconds, µs or ns in place of ms. Read as ms, seconds are before 1973, and µs
+# and ns are in the far future. Such times give no age.
 _FIRST_TIME = 10**11
 _AHEAD_MS = 24 * 3600 * 1000
 
 
 def age_ms(timestamp_ms: int, now_ms: int) -> int | None:
-    """The age of a record; 0 if its clock is up to a day ahead, None if its time is not in ms."""
+    """Returns the age of a record: 0 if its clock is up to a day ahead, None if its time is not in
+    ms."""
     if timestamp_ms < _FIRST_TIME or timestamp_ms > now_ms + _AHEAD_MS:
         return None
     return max(0, now_ms - timestamp_ms)
 
 
 def same_topic(one: str | None, other: str | None) -> bool:
-    """Whether both ids may be one topic's: only two that are known, and not equal, are not."""
+    """Whether both ids may be of one topic: always, unless both are known and differ."""
     return one == other or not one or not other or NO_TOPIC_ID in (one, other)
 
 
@@ -34,7 +35,7 @@ class TopicPartition(NamedTuple):
 
 
 class State(StrEnum):
-    """The state of a mirrored partition. All but the first three and DONE carry a reason."""
+    """The state of a mirrored partition. All except the first three and DONE have a reason."""
 
     WAITING = "waiting"  # assigned to no lane yet
     RECOVERING = "recovering"  # reading the target's log to find the position
@@ -44,7 +45,7 @@ class State(StrEnum):
     PAUSED = "paused"  # by a person, see link_topics/directives.py
     PROMOTING = "promoting"  # held while its mirror is brought to a clean end
     PROMOTED = "promoted"  # its mirror has ended, with nothing left to copy
-    FAILED_OVER = "failed over"  # its mirror has ended, whatever was left
+    FAILED_OVER = "failed over"  # its mirror has ended, even if records were left
     DONE = "done"  # a bounded run has copied this partition's share
 
 
@@ -53,10 +54,10 @@ HELD = ENDED | {State.PAUSED, State.PROMOTING}  # by a person; no lane has the p
 
 
 class Pair(NamedTuple):
-    """One true statement that recovery can start from.
+    """One true statement from which recovery can start.
 
-    Of the relayed series, the record with sequence `sequence` is the first that comes from source
-    offset `source` or later, and it lies (or will lie) at target offset `target` or later.
+    In the relayed series, the record with sequence `sequence` is the first from source offset
+    `source` or later. It is (or will be) at target offset `target` or later.
     """
 
     source: int
@@ -72,11 +73,11 @@ class Dated(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """The source offsets from `start` to `to` - 1, some or all of which a stopped partition cannot
-    mirror.
+    """The source offsets from `start` to `to` - 1. A stopped partition cannot mirror some or all of
+    them.
 
     `cause` "deleted": the source deleted them before they were mirrored. "damaged": the source
-    cannot be read there, or the target refuses what lies there.
+    cannot read its log there, or the target refuses the records.
     """
 
     start: int
@@ -85,7 +86,7 @@ class Loss(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Figures over a stretch of time, in short: how many were `seen`, their sum, least and most."""
+    """A summary of figures of some time: their number, sum, minimum and maximum."""
 
     seen: int
     total: int

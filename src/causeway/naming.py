@@ -1,15 +1,15 @@
 """Names of mirrored topics, the clusters that topics came from, and internal topics.
 
-Follows MirrorMaker 2's `DefaultReplicationPolicy` and `IdentityReplicationPolicy`, since other
+Follows MirrorMaker 2's `DefaultReplicationPolicy` and `IdentityReplicationPolicy`, because other
 programs (`RemoteClusterUtils`, `MirrorClient`) derive the same names from the same settings.
 
     default    orders on A  ->  A.orders on B  ->  B.A.orders on C      (each hop adds a prefix)
-    identity   orders on A  ->  orders on B                             (only heartbeats get one)
-    unchanged  orders on A  ->  orders on B                             (MirrorMaker 1: all as is)
+    identity   orders on A  ->  orders on B                             (only heartbeats get it)
+    unchanged  orders on A  ->  orders on B                             (MirrorMaker 1: all names)
     custom     by a class of the user                                   (config/reading/policies.py)
 
 Rules of a flow (`renames`) come before its policy, for the topics that they match. Heartbeats and
-internal topics keep the names that those programs look for.
+internal topics keep the names that the other programs look for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ InternalTopics = Literal["kafka-4", "kafka-3"]
 
 _KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _OWN = re.compile(r"__causeway\..*\.(progress|directives|dead-letters)")
-PROGRESS = re.compile(r"__causeway\.(.+)\.progress")  # of any link; it captures its slug
+PROGRESS = re.compile(r"__causeway\.(.+)\.progress")  # of any link; the group is its slug
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 PACKAGE = "org.apache.kafka.connect.mirror."
 KAFKAS: dict[str, Literal["default", "identity"]] = {
@@ -41,22 +41,22 @@ _SAMPLES = ("orders", "orders.eu_1-x")
 
 
 def progress_topic(source: str, target: str) -> str:
-    """The progress topic on `target` of the link between these aliases."""
+    """Returns the progress topic on `target` of the link between these aliases."""
     return f"__causeway.{source}.{target}.progress"
 
 
 def directives_topic(source: str, target: str) -> str:
-    """The topic on `target` with the requests to the link between these aliases."""
+    """Returns the topic on `target` with the requests to the link between these aliases."""
     return f"__causeway.{source}.{target}.directives"
 
 
 def is_legal_name(text: str) -> bool:
-    """Whether `text` has only characters a topic name may have (length is not looked at)."""
+    """Whether `text` has only characters that topic names may have. Does not check the length."""
     return _LEGAL.fullmatch(text) is not None
 
 
 def is_topic_name(text: str) -> bool:
-    """Whether brokers take `text` for the name of a topic."""
+    """Whether brokers accept `text` as the name of a topic."""
     return is_legal_name(text) and text not in (".", "..") and len(text) <= MAX_TOPIC_LENGTH
 
 
@@ -93,20 +93,20 @@ class CustomPolicy(Protocol):
 class ReplicationPolicy:
     """A naming rule for one flow.
 
-    `source_alias` is the flow's source cluster; the identity policy cannot read it from a name, so
-    without it no topic has a source there. `unchanged` cannot be had by a class name: it is
-    MirrorMaker 1's, which knew neither heartbeats nor internal topics but Kafka's own. Raises
-    ConfigError for a separator that cannot be part of a topic name.
+    `source_alias`: the flow's source cluster. With the identity policy, names do not show it, so
+    without it no topic has a source. No class name means `unchanged`: it is MirrorMaker 1's policy,
+    which had no heartbeats, and no internal topics except Kafka's. Raises ConfigError for a
+    separator that cannot be part of a topic name.
     """
 
     kind: Literal["default", "identity", "unchanged", "custom"] = "default"
     separator: str = "."
-    internal_separator_enabled: bool = True  # internal topics use `separator` too, not always "."
-    internal_topics: InternalTopics = "kafka-4"  # whose rule tells them
+    internal_separator_enabled: bool = True  # internal topics have `separator`, not "."
+    internal_topics: InternalTopics = "kafka-4"  # the Kafka whose rule decides
     source_alias: str | None = None
     renames: tuple[Rename, ...] = ()
     custom: CustomPolicy | None = field(default=None, compare=False, repr=False)
-    class_name: str = ""  # of the custom one
+    class_name: str = ""  # of the custom policy
 
     def __post_init__(self) -> None:
         if not is_legal_name(self.separator):
@@ -119,7 +119,7 @@ class ReplicationPolicy:
             )
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """The name that `topic` of cluster `source_alias` gets on the target. Raises
+        """Returns the name that `topic` of cluster `source_alias` gets on the target. Raises
         NoNameError."""
         renamed = self.renamed(topic)
         return self._by_policy(source_alias, topic) if renamed is None else renamed[0]
@@ -130,8 +130,8 @@ class ReplicationPolicy:
         return bool(self.renames) or self.custom is not None
 
     def renamed(self, topic: str) -> tuple[str, Rename] | None:
-        """The name that one of the rules gives to `topic` on the target, and that rule. Raises
-        NoNameError if a pattern gives no answer in time."""
+        """Returns the name that a rule gives to `topic` on the target, and the rule; None if no
+        rule matches. Raises NoNameError if a pattern gives no answer in time."""
         if not self.renames or self.is_heartbeats_topic(topic):
             return None
         for rename in self.renames:
@@ -150,10 +150,10 @@ class ReplicationPolicy:
         return None
 
     def topic_source(self, topic: str) -> str | None:
-        """The cluster `topic` was mirrored from, None if its name does not show it.
+        """Returns the cluster from which `topic` was mirrored, None if its name does not show it.
 
         The default policy takes the text before the first separator, so a local topic `x.y` counts
-        as coming from `x`; that is MirrorMaker 2's reading, and people's names rely on it. Raises
+        as mirrored from `x`. MirrorMaker 2 does the same, and people's names rely on it. Raises
         PolicyFailedError, like all methods that call a custom policy.
         """
         if self.custom is not None:
@@ -161,13 +161,13 @@ class ReplicationPolicy:
         if self._keeps(topic):
             return self.source_alias
         head, separator, tail = topic.partition(self.separator)
-        # "A." and "A.." have no source: nothing but separators follows.
+        # "A." and "A.." have no source, because only separators follow.
         if not separator or not tail.replace(self.separator, ""):
             return None
         return head
 
     def upstream_topic(self, topic: str) -> str | None:
-        """The name on the cluster one hop up, None where `topic` is not a mirrored one."""
+        """Returns the name on the previous cluster, None if `topic` is not a mirrored topic."""
         if self.custom is not None:
             return self._asked_or_none("upstream_topic", topic)
         if self._keeps(topic):
@@ -176,15 +176,15 @@ class ReplicationPolicy:
         return None if source is None else topic[len(source) + len(self.separator) :]
 
     def original_topic(self, topic: str) -> str:
-        """The name on the cluster where the records were first written, all hops taken off."""
+        """Returns the name on the cluster on which the records were first written."""
         seen = {topic}  # a custom policy may go in a circle
         while (upstream := self.upstream_topic(topic)) is not None and upstream not in seen:
             seen.add(topic := upstream)
         return topic
 
     def hop(self, topic: str) -> tuple[str, str] | None:
-        """The cluster that `topic` came from and its name there, None if its name does not show it.
-        Of the identity policy's names, only those of heartbeats show it."""
+        """Returns the cluster that `topic` came from and its name there, None if its name does not
+        show it. With the identity policy, only the names of heartbeats show it."""
         source, upstream = self.topic_source(topic), self.upstream_topic(topic)
         if source is None or upstream is None or upstream == topic:
             return None
@@ -204,7 +204,8 @@ class ReplicationPolicy:
         return self._asked(bool, "is_internal_topic", topic, topic)
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Topics of Kafka, Connect, MirrorMaker and Causeway itself: never mirrored."""
+        """Whether the topic belongs to Kafka, Connect, MirrorMaker or Causeway: such topics are
+        never mirrored."""
         if self.kind == "unchanged":
             return topic in _KAFKAS_OWN or _OWN.fullmatch(topic) is not None
         if self.internal_topics == "kafka-3":
@@ -216,25 +217,26 @@ class ReplicationPolicy:
         )
 
     def is_internal_in_kafka_3(self, topic: str) -> bool:
-        """MirrorMaker 2's rule before Kafka 4.0, by which topics of teams could be internal."""
+        """Whether it is internal by MirrorMaker 2's rule before Kafka 4.0, by which topics of teams
+        could be internal."""
         return topic.startswith(("__", ".")) or topic.endswith(
             (".internal", "-internal", self._internal_suffix)
         )
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """`heartbeats` itself or its mirror, over any number of hops."""
+        """Whether it is `heartbeats` itself or its mirror, over any number of hops."""
         return self.kind != "unchanged" and self.original_topic(topic) == HEARTBEATS
 
     def is_checkpoints_topic(self, topic: str) -> bool:
         return topic.endswith(f"{self._internal_separator}checkpoints{self._internal_suffix}")
 
     def offset_syncs_topic(self, alias: str) -> str:
-        """`alias` is the cluster at the other end: the target's where the topic is on the source
-        (MirrorMaker 2's default), the source's where it is on the target."""
+        """`alias`: the cluster at the other end of the link. This is the target if the topic is on
+        the source (MirrorMaker 2's default), and the source if the topic is on the target."""
         return f"mm2-offset-syncs{self._internal_separator}{alias}{self._internal_suffix}"
 
     def checkpoints_topic(self, alias: str) -> str:
-        """On the target; `alias` is the source."""
+        """Returns the topic on the target. `alias`: the source."""
         return f"{alias}{self._internal_separator}checkpoints{self._internal_suffix}"
 
     def _by_policy(self, source_alias: str, topic: str) -> str:
@@ -245,7 +247,7 @@ class ReplicationPolicy:
         return f"{source_alias}{self.separator}{topic}"
 
     def _asked(self, kind: type[T], method: str, about: str, *given: str) -> T:
-        """The answer of the custom policy."""
+        """Returns the answer of the custom policy."""
         answer = self._answer(method, about, *given)
         if isinstance(answer, kind):
             return answer
@@ -268,8 +270,8 @@ class ReplicationPolicy:
         return PolicyFailedError("name topic", topic, cause, remedy="correct the class")
 
     def _keeps(self, topic: str) -> bool:
-        """Whether `topic` keeps its name. Heartbeats get a prefix even under `identity`, else
-        those of several clusters would flow into one topic."""
+        """Whether `topic` keeps its name. Heartbeats get a prefix even with `identity`; otherwise
+        those of several clusters would be in one topic."""
         return self.kind == "unchanged" or (
             self.kind == "identity" and not topic.endswith(HEARTBEATS)
         )

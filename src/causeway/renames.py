@@ -2,12 +2,12 @@ r"""Rules that rename mirrored topics: a pattern, and the name on the target of 
 
     orders\.(.*) => sales.$1       orders.eu  ->  sales.eu
 
-The pattern has to match the whole of a name. `$1` is what its first group holds, `$0` all. Of
-several rules the first that matches counts.
+The pattern has to match the whole name. `$1` is the text of its first group, `$0` the whole name.
+The first matching rule counts.
 
 A name shows its origin only if the replacement does. `made` checks only the form of a name, so it
-may take other names for the rule's; `origin` is exact if there is only one answer: at most one
-group, and plain text around it.
+may accept names that the rule has not made. `origin` is exact if there is only one answer: if the
+pattern has at most one group, and plain text around it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from causeway.patterns import Pattern, compile_pattern
 
 KEY = "causeway.rename"
 ARROW = "=>"
-_END = re.compile(r"[;\n]")  # of a rule; neither can be in a name, so no pattern needs one
+_END = re.compile(r"[;\n]")  # of a rule; names do not contain them, so no pattern needs them
 _REFERENCE = re.compile(r"\$(\d*)")
 _TEXT = re.compile(r"[a-zA-Z0-9._-]*")
-# Of translated patterns: an escaped character, a class, what opens a group, any other character.
+# Of translated patterns: an escaped character, a class, the begin of a group, another character.
 _TOKEN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(\?P<\w+>|\(\?:|.", re.DOTALL)
 _REPEATS = ("*", "+", "?", "{")
 _ANY = ".*"
@@ -31,9 +31,9 @@ _ANY = ".*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:
-    """`rule`: as it is written; `replacement`: texts, and numbers of groups; `image`: matches all
-    names that the rule can make; `exact`: the text before and after the only group of the pattern,
-    or the whole text; None if a name does not show its origin."""
+    """`rule`: as in the file. `replacement`: texts, and numbers of groups. `image`: a pattern for
+    all names that the rule can make. `exact`: the text before and after the only group of the
+    pattern, or the whole text; None if a name does not show its origin."""
 
     rule: str
     pattern: Pattern
@@ -42,8 +42,8 @@ class Rename:
     exact: tuple[str, str] | tuple[str] | None
 
     def apply(self, name: str) -> str | None:
-        """The new name of `name`, None if the rule does not match. Raises TimeoutError if the
-        pattern gives no answer in time."""
+        """Returns the new name of `name`, None if the rule does not match. Raises TimeoutError if
+        the pattern gives no answer in time."""
         held = self.pattern.capture(name)
         if held is None:
             raise TimeoutError
@@ -52,11 +52,12 @@ class Rename:
         return "".join(held[part] if isinstance(part, int) else part for part in self.replacement)
 
     def made(self, name: str) -> bool:
-        """Whether the rule may have made `name`; it surely has not where this is false."""
+        """Whether the rule may have made `name`. False is certain."""
         return self.image.matches(name) is not False
 
     def origin(self, name: str) -> str | None:
-        """The only name that the rule renames to `name`; None also if there may be several."""
+        """Returns the only name that the rule renames to `name`. None if there is none, or if there
+        may be several."""
         if self.exact is None or not (held := self.image.capture(name)):
             return None
         origin = self.exact[0] if len(self.exact) == 1 else held[1].join(self.exact)
@@ -64,8 +65,8 @@ class Rename:
 
 
 def parse(text: str) -> tuple[Rename, ...]:
-    """The rules of a value: each in a line of its own, or with `;` between them. Raises ConfigError
-    for the first that cannot be used."""
+    """Returns the rules of a value: one per line, or separated by `;`. Raises ConfigError for the
+    first rule that cannot be used."""
     return tuple(_parse(rule.strip()) for rule in _END.split(text) if rule.strip())
 
 

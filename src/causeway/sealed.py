@@ -6,7 +6,7 @@
 
 Each connection and direction has its own key, from HKDF of a shared secret and the random bytes of
 both ends, and counts its pieces. So a piece cannot be read, made or replayed without the secret.
-The first piece is small, so that a peer without the secret makes an end hold little.
+The first piece is small, so that a peer without the secret cannot fill an end's memory.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ M = TypeVar("M")
 
 
 class SealedProtocol(NamedTuple, Generic[M]):
-    """`first`, `second`: the names of the ends; `encode` includes the length, `decode` does not
-    expect it, and raises ValueError for anything that is not a message."""
+    """`first`, `second`: the names of the ends. `encode`: its result includes the length. `decode`:
+    its argument does not; it raises ValueError for bytes that are not a message."""
 
     first: str
     second: str
@@ -56,7 +56,7 @@ class MessageStream(Generic[M]):
         self._data += data
 
     def messages(self) -> Iterator[M]:
-        """The messages that are complete. Raises ValueError for bytes that are not a message."""
+        """Yields the complete messages. Raises ValueError for bytes that are not a message."""
         while len(self._data) >= LENGTH.size:
             (size,) = LENGTH.unpack_from(self._data)
             if size > _MESSAGE_LIMIT:
@@ -71,9 +71,9 @@ class MessageStream(Generic[M]):
 
 
 class SealedStream(Generic[M]):
-    """One end of a sealed connection, non-blocking. Sending is safe from any thread; receiving
-    belongs to one. Both raise ConnectionError once the peer has closed, or has sent a piece that
-    was not sealed by the secret."""
+    """One end of a sealed connection, non-blocking. Any thread may send; only one may receive. Both
+    raise ConnectionError once the peer has closed, or has sent a piece that was not sealed with the
+    secret."""
 
     def __init__(
         self, sock: socket.socket, secret: str, protocol: SealedProtocol[M], *, is_first: bool
@@ -94,24 +94,24 @@ class SealedStream(Generic[M]):
         self._seal: AESGCM | None = None
         self._unseal: AESGCM | None = None
         self._sent = self._received = 0
-        self._lock = threading.RLock()  # for what is sent
+        self._lock = threading.RLock()  # for sending
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     @property
     def address(self) -> str:
-        """Of this end: by it the peer's machine reaches this one."""
+        """The address of this end, by which the peer's machine reaches this machine."""
         return str(self._socket.getsockname()[0])
 
     @property
     def ready(self) -> bool:
-        """Whether the peer's random bytes are here."""
+        """Whether the peer's random bytes have arrived."""
         return self._seal is not None
 
     @property
     def authenticated(self) -> bool:
-        """Whether the peer has proved, by a piece, that it has the secret."""
+        """Whether the peer has proved with a piece that it has the secret."""
         return self._received > 0
 
     @property
@@ -119,7 +119,7 @@ class SealedStream(Generic[M]):
         return bool(self._out)
 
     def poll(self, selector: selectors.BaseSelector) -> None:
-        """Has `selector` report room to write only while it is needed."""
+        """Makes `selector` report room for writing only while it is needed."""
         known = selector.get_key(self)
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0)
         if wanted != known.events:
@@ -154,8 +154,8 @@ class SealedStream(Generic[M]):
         return True
 
     def receive(self) -> list[M]:
-        """All complete messages, in order; never blocks. Once the peer has closed: the messages
-        before that first, ConnectionError on the next call."""
+        """Returns all complete messages, in order. Never blocks. Once the peer has closed, returns
+        the remaining messages, and raises ConnectionError on the next call."""
         closed = self._read()
         messages: list[M] = []
         if self._begin():
@@ -166,7 +166,7 @@ class SealedStream(Generic[M]):
         return messages
 
     def wait(self, timeout_s: float | None) -> list[M]:
-        """As `receive`, but waits up to `timeout_s` for data, and sends queued bytes meanwhile."""
+        """Like `receive`, but waits up to `timeout_s` for data. Sends queued bytes meanwhile."""
         writing = [self._socket] if self._out else []
         readable, writable, _ = select.select([self._socket], writing, [], timeout_s)
         if writable:
@@ -196,7 +196,7 @@ class SealedStream(Generic[M]):
         return ConnectionResetError(f"{self._protocol.second} socket: {cause}")
 
     def _read(self) -> bool:
-        """Whether the peer has closed."""
+        """Reads the received bytes. Returns whether the peer has closed."""
         while True:
             try:
                 data = self._socket.recv(_PIECE)
@@ -208,10 +208,10 @@ class SealedStream(Generic[M]):
                 return True
             self._in += data
             if not self._received and len(self._in) > _RANDOM + LENGTH.size + _FIRST_PIECE:
-                return False  # what is here is judged first, the rest stays in the socket
+                return False  # these bytes are checked first; the rest stays in the socket
 
     def _begin(self) -> bool:
-        """Whether the random bytes of both ends, and so the keys, are known."""
+        """Makes the keys once the peer's random bytes are here. Returns whether there are keys."""
         if self._seal is not None:
             return True
         if len(self._in) < _RANDOM:

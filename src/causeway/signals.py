@@ -1,6 +1,6 @@
-"""What signals do to a run.
+"""The effects of signals on a run.
 
-SIGTERM and SIGINT end a run in good order, a second one ends it at once. After SIGHUP the run
+SIGTERM and SIGINT end a run in good order; a second signal ends it at once. After SIGHUP the run
 reads its file again. If the terminal of the run is gone, SIGHUP ends the run (`daemon(7)`,
 `nohup(1)`).
 """
@@ -18,7 +18,7 @@ from types import FrameType
 
 @contextmanager
 def hang_ups_remembered() -> Iterator[None]:
-    """A SIGHUP while a run starts or ends does not end the process: the run reads the file again
+    """Lets a SIGHUP not end the process while a run starts or ends: the run reads the file again
     once `handled` begins. Changes nothing outside of the main thread, or if SIGHUP is ignored or
     has a handler."""
     here = threading.current_thread() is threading.main_thread()

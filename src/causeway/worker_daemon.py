@@ -1,7 +1,7 @@
-"""Spark's daemon of Python workers, with a lane's or a stage's modules loaded before it forks.
+"""Spark's daemon of Python workers. It loads a lane's or a stage's modules before it forks.
 
-A lane that takes another's place then starts in milliseconds instead of a second, and lanes share
-the memory of what was loaded. Nothing that is loaded here starts a thread, as forking demands.
+So a lane that replaces another one starts in milliseconds instead of a second, and lanes share the
+memory of the loaded modules. None of these modules starts a thread, because forking forbids it.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # Spark has Python look for PySpark in an archive first, whose modules Python compiles again in
-    # each process: a second. Where that archive is part of the PySpark that is installed, the
-    # latter, compiled once, is the same.
+    # Spark makes Python look for PySpark in an archive first. Python compiles the archive's modules
+    # again in each process, which takes a second. If the archive is part of the installed PySpark,
+    # the installed modules, which are compiled once, are the same.
     installed = tuple(os.path.join(path, "pyspark", "") for path in sys.path)
     sys.path[:] = [path for path in sys.path if not path.startswith(installed)]
-    # Each worker makes its importers read the archives again: 10 MB, if these stay.
+    # Each worker makes its importers read the archives again, 10 MB, unless these are removed.
     for path in [path for path in sys.path_importer_cache if path.startswith(installed)]:
         del sys.path_importer_cache[path]
-    gc.disable()  # loading leaves nothing to collect
+    gc.disable()  # loading makes no garbage
 
     import importlib
-    import importlib.metadata  # which that reading asks for
+    import importlib.metadata  # which that reading imports
 
     import pyspark.daemon
 
-    # Workers of stages have a daemon of their own, as Spark gives them other variables.
+    # Workers of stages have their own daemon, because Spark gives them other variables.
     if os.environ.get("SPARK_PIPELINED_UDF") == "1":
-        # By its name: it is no part of the door, as it loads Arrow and sets its memory pool.
+        # By its name: the door does not import it, because it loads Arrow and sets its memory pool.
         importlib.import_module("causeway.transform.stage.preload")
     else:
         from causeway.relay.lane import preload
 
         preload()
 
-    # Else a worker's first collection would write to all that it shares with the others.
+    # Otherwise a worker's first collection would write to all memory that workers share.
     gc.freeze()
     gc.enable()
     pyspark.daemon.manager()

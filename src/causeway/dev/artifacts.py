@@ -65,7 +65,7 @@ def cache_directory() -> Path:
 
 
 def kafka_directory(version: KafkaVersion) -> Path:
-    """The directory for this version of Kafka in the cache; it need not exist yet."""
+    """Returns the directory for this version of Kafka in the cache. It need not exist yet."""
     return cache_directory() / "kafka" / str(version)
 
 
