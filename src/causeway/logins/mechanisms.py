@@ -63,7 +63,7 @@ def _plain(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: f
 
 
 def _scram(settings: ClientSettings, sasl: SaslSettings, host: str, timeout_s: float) -> Mechanism:
-    # RFC 5802's "saslname". Kafka, unlike the RFC, leaves out SASLprep, and so does Causeway.
+    # RFC 5802's "saslname". Unlike the RFC, Kafka and Causeway leave out SASLprep.
     username = sasl.username.replace("=", "=3D").replace(",", "=2C")
     password = sasl.password.reveal()
     mechanism = _of_library(sasl, host, sasl_plain_username=username, sasl_plain_password=password)

@@ -3,7 +3,7 @@
 An endpoint is asked with client credentials, a refresh token or a password (RFC 6749, 4.3, 4.4 and
 6) or an assertion (RFC 7523). The client is known by a secret, an assertion or its name.
 
-No secret leaves this module in any text.
+No text of this module shows a secret.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ MAX_ANSWER_BYTES = 1 << 20
 
 
 def oauth_tokens(settings: OAuthSettings, ca_pem: str | None) -> Tokens:
-    """The tokens of this client, shared by the connections of this process. `ca_pem`: certificates
-    that are trusted at the endpoint besides the system's."""
+    """Returns the tokens of this client, which the connections of this process share. `ca_pem`:
+    certificates that the endpoint may have, besides the system's."""
     if settings.access_token.reveal():
-        return Tokens(partial(_given_token, settings))  # nothing is kept
+        return Tokens(partial(_given_token, settings))  # no token is cached
     return shared_tokens((settings, ca_pem), lambda: OAuthEndpoint(settings, ca_pem).fetch)
 
 
 def _given_token(settings: OAuthSettings, timeout_s: float) -> Token:
-    """The token that another program got, from its file if this process has the file. Its lifetime
-    is 0, so that the file is read again each time. Raises AuthenticationError if it has expired."""
+    """Returns the token that another program got, from its file if this process has the file. Its
+    lifetime is 0, so that the file is read each time. Raises AuthenticationError if the token has
+    expired."""
     token = _current(settings, "access_token", settings.access_token)
     expires_at = expiry_of(token)
     if expires_at is not None and expires_at <= time.time():
@@ -79,14 +80,14 @@ class OAuthEndpoint:
         """A new token. Without a stated lifetime its lifetime is 0.
 
         Raises AuthenticationError if the endpoint refuses the client, UnreachableError (retriable)
-        if it does not answer in `timeout_s` or has a fault of its own.
+        if it does not answer in `timeout_s` or has an internal error.
         """
         try:
             answer = self._ask(timeout_s)
         except AuthenticationError:
             if not self._refresh_token:
                 raise
-            self._refresh_token = ""  # the configured one may still hold
+            self._refresh_token = ""  # the configured token may still be valid
             answer = self._ask(timeout_s)
         token = answer.get("access_token") or answer.get("id_token")  # as Kafka's clients do
         if not isinstance(token, str) or not token:
@@ -122,8 +123,8 @@ class OAuthEndpoint:
         return answer
 
     def _context(self) -> ssl.SSLContext:
-        """Trusts what the settings name, else the system's certificates, and the cluster's trust
-        store in addition."""
+        """Returns a context that trusts the settings' certificates, else the system's certificates
+        and the cluster's trust store."""
         if self._settings.ca_pem is not None:
             return ssl.create_default_context(cadata=self._settings.ca_pem)
         context = ssl.create_default_context()
@@ -189,14 +190,15 @@ class OAuthEndpoint:
         retriable: bool = False,
     ) -> CausewayError:
         parts = urllib.parse.urlsplit(self._settings.token_endpoint)
-        # Neither user information, which the configuration refuses, nor path and query: each may
-        # hold a secret.
+        # Without user information (which the configuration refuses), path and query: each may be a
+        # secret.
         url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         return kind("get a token from", url, cause, remedy=remedy, retriable=retriable)
 
 
 def _lifetime_s(token: str, expires_in: object) -> float:
-    """In seconds, as the endpoint states it, else as a JWT does. 0 if neither does."""
+    """Returns the lifetime in seconds, as the endpoint states it, else as a JWT does. 0 if neither
+    does."""
     try:
         stated = float(expires_in) if isinstance(expires_in, int | float | str) else 0.0
     except ValueError:

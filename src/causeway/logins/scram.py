@@ -8,8 +8,8 @@ from causeway.errors import AuthenticationError
 
 
 class StrictScramClient(ScramClient):  # type: ignore[misc]
-    """Refuses a broker that asks for too few iterations, which kafka-python's does not. Says if
-    name and password are a delegation token's, by Kafka's extension `tokenauth` (KIP-48)."""
+    """Refuses a broker that asks for too few iterations, unlike kafka-python. If name and password
+    are those of a delegation token, it says so by Kafka's extension `tokenauth` (KIP-48)."""
 
     least_iterations = 4096  # RFC 7677's and Java's
     subject = ""
@@ -25,7 +25,7 @@ class StrictScramClient(ScramClient):  # type: ignore[misc]
 
     def create_salted_password(self, salt: bytes, iterations: int) -> None:
         if iterations < self.least_iterations:
-            # A proof made with few of them is cheap to guess the password from.
+            # With few iterations, the password can be guessed from the proof at low cost.
             raise AuthenticationError(
                 "authenticate to",
                 self.subject,

@@ -25,9 +25,9 @@ from causeway.config import KerberosSettings, Secret, TicketRenewal
 from causeway.errors import AuthenticationError
 
 _log = logging.getLogger("causeway.logins")
-_FIRST_S: Final = 5.0  # most commands end before, and neither renew nor warn
-_LOOK_S: Final = 60.0  # so often the file is looked at: another program may have renewed the ticket
-_SOON_S: Final = 5.0  # at least between two attempts, and if the ticket expires soon
+_FIRST_S: Final = 5.0  # most commands end before the first turn, so they neither renew nor warn
+_LOOK_S: Final = 60.0  # between two looks at the file: other programs may renew the ticket too
+_SOON_S: Final = 5.0  # the least time between two attempts, also if the ticket expires soon
 _LATEST: Final = 0.95  # share of a ticket's life: a later renewal might miss its end
 _KINIT_S: Final = 60.0
 _RENEWABLE: Final = 0x00800000  # RFC 4120, 5.3: bit 8 of the flags
@@ -45,8 +45,8 @@ class Ticket(NamedTuple):
 
 
 def ticket_of(content: bytes) -> Ticket:
-    """The ticket of a cache of MIT's or Java's file format. Raises ValueError for other content,
-    also for half of a file."""
+    """Returns the ticket of a cache in MIT's or Java's file format. Raises ValueError for other
+    content, and for an incomplete file."""
     try:
         return next(_tickets(_Fields(content)))
     except (struct.error, StopIteration):
@@ -73,7 +73,7 @@ class _Fields:
         return found
 
     def principal(self) -> list[bytes]:
-        """Its realm and its parts."""
+        """Reads a principal: its realm and its parts."""
         self.number()
         return [self.data() for _ in range(self.number() + 1)]
 
@@ -83,7 +83,7 @@ class _Fields:
 
 
 def _tickets(fields: _Fields) -> Iterator[Ticket]:
-    """The tickets for the KDC of the cache's own realm."""
+    """Yields the tickets for the KDC of the cache's own realm."""
     version = fields.number("H")
     if version not in _VERSIONS:
         raise ValueError("it is not a ticket cache")
@@ -107,8 +107,8 @@ def _tickets(fields: _Fields) -> Iterator[Ticket]:
 
 
 def with_newest_tickets(settings: KerberosSettings, alias: str) -> KerberosSettings:
-    """`settings` with the present content of the ticket cache, if this process has the file. From
-    now on its ticket is renewed. `alias`: the cluster, for people."""
+    """Returns `settings` with the present content of the ticket cache, if this process has the
+    file. From now on its ticket is renewed. `alias`: the cluster, for people."""
     if settings.renewal is None:
         return settings
     renewal = settings.renewal
@@ -125,8 +125,8 @@ def with_newest_tickets(settings: KerberosSettings, alias: str) -> KerberosSetti
 
 
 class TicketRenewer:
-    """Renews the ticket of one file. Other processes may do the same at the same time. `alias`: a
-    cluster that uses the file."""
+    """Renews the ticket of one file. Other processes may do so at the same time. `alias`: a cluster
+    that uses the file."""
 
     def __init__(self, settings: TicketRenewal, alias: str) -> None:
         self._settings, self._alias = settings, alias
@@ -176,7 +176,7 @@ class TicketRenewer:
         return max(due, later if later < ticket.end else self._tried_at + _SOON_S)
 
     def _renew(self) -> str | None:
-        """Why the ticket cannot be renewed; None if it was."""
+        """Renews the ticket. Returns why that failed, None if it succeeded."""
         path = self._settings.path
         try:
             done = subprocess.run(
@@ -209,7 +209,7 @@ class TicketRenewer:
         )
 
     def _warn(self, about: object, cause: str, remedy: str) -> None:
-        """Once for each `about` in succession."""
+        """Warns, but not twice in succession about the same."""
         if self._warned != about:
             subject = f"the ticket of {self._alias}'s ticket cache"
             _log.warning("%s", AuthenticationError("renew", subject, cause, remedy=remedy))

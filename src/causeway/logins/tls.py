@@ -1,4 +1,4 @@
-"""TLS contexts of clients. No secret leaves this module in any text."""
+"""TLS contexts of clients. No text of this module shows a secret."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _VERSIONS = {
 
 @lru_cache(maxsize=32)
 def ssl_context(tls: TlsSettings | None) -> ssl.SSLContext:
-    """A client context: TLS 1.2, 1.3 or both, the broker's certificate always checked.
+    """Returns a client context for TLS 1.2, 1.3 or both. It always checks the broker's certificate.
 
-    Any certificate in `ca_pem` is an anchor of trust, an intermediate or the broker's own too, as
-    in a Java trust store. Raises ConfigError for PEM text that can't be used.
+    As in a Java trust store, each certificate in `ca_pem` is a trust anchor, including intermediate
+    certificates and the broker's own. Raises ConfigError for PEM text that cannot be used.
     """
     tls = tls or TlsSettings()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -11,7 +11,7 @@ from causeway.errors import UnreachableError
 
 # A token is replaced when this share of its life is over.
 REFRESH_AT = 0.8
-# After a request for a new token that had no answer, while the old token holds.
+# The pause after a request for a new token without an answer, while the old token is valid.
 RETRY_AFTER_S = 1.0
 
 

@@ -1,3 +1,3 @@
-"""Compares what MirrorMaker 2 and Causeway do with one file, for users who switch."""
+"""Compares how MirrorMaker 2 and Causeway use one file, for users who switch."""
 
 from causeway.mm2_diff.comparison import Comparison, compare

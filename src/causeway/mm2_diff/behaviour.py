@@ -17,8 +17,8 @@ from causeway.config.reading import (
 
 
 class BehaviourDifference(NamedTuple):
-    """`key`: what to set for MirrorMaker 2's behaviour, or what else to do; empty if nothing can be
-    set. `flows`: those with this difference."""
+    """`key`: the key to set for MirrorMaker 2's behaviour, or another action; empty if nothing can
+    be set. `flows`: the flows with this difference."""
 
     what: str
     mirror_maker: str
@@ -50,7 +50,7 @@ class EnabledFlow:
 
 
 def flows(entries: Entries, aliases: tuple[str, ...]) -> tuple[EnabledFlow, ...]:
-    """Those that are enabled."""
+    """Returns the enabled flows."""
     names = OF_FLOWS | {"exactly.once.source.support"}
     found = [
         EnabledFlow(
@@ -68,7 +68,8 @@ def flows(entries: Entries, aliases: tuple[str, ...]) -> tuple[EnabledFlow, ...]
 
 
 def differences(entries: Entries, aliases: tuple[str, ...]) -> tuple[BehaviourDifference, ...]:
-    """The most important difference first; flows with the same difference share an item."""
+    """Returns the differences, the most important first. Flows with the same difference share an
+    item."""
     found: dict[BehaviourDifference, list[str]] = {}
     for judge in _ALL:
         for flow in flows(entries, aliases):

@@ -1,5 +1,5 @@
-"""Compares a whole file: what Causeway does with each key of a MirrorMaker 2 file, the alternative
-for keys without effect, and the differences. No cluster is asked."""
+"""Compares a whole file: Causeway's use of each key of a MirrorMaker 2 file, alternatives for keys
+without effect, and the differences. Asks no cluster."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from causeway.mm2_diff.behaviour import BehaviourDifference, differences, flows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyUse:
-    """`key` as in the file; hidden if it may be a piece of a secret. `note`: the reason, or what to
-    do instead."""
+    """`key`: as in the file; hidden if it may be part of a secret. `note`: the reason, or an
+    alternative."""
 
     key: str
     line: int
@@ -52,7 +52,7 @@ _CHECKS: Final = (
     "scope.claim.name",
     "sub.claim.name",
 )
-# By the end of a key's name; the first that fits counts.
+# By the end of a key's name. The first note that fits counts.
 _NOTES: Final = (
     ("tasks.max", "causeway.lanes says how many lanes share all partitions"),
     ("tasks.max.enforce", "there are no tasks: lanes share all partitions"),
@@ -94,8 +94,8 @@ _NOTES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`keys` in the file's order; `refused`: why Causeway does not run with the file as it is, on
-    this machine."""
+    """`keys`: in the file's order. `refused`: why Causeway does not run with this file on this
+    machine."""
 
     file: str
     flows: tuple[str, ...]
@@ -178,7 +178,7 @@ def _use(entry: Entry, aliases: tuple[str, ...]) -> KeyUse:
         use, note = _acting(rest, entry)
     shown = shown_place(entry, aliases)
     if isinstance(entry, YamlEntry):
-        key = entry.path  # as the file has it; no line of YAML is a piece of the one before
+        key = entry.path  # as in the file; a line of YAML is never part of the line before
     else:
         key = entry.key if shown.startswith(entry.key) else "(hidden)"
     return KeyUse(key=key, line=entry.line, use=use, note=note)

@@ -335,8 +335,8 @@ class Copier:
         return copying.plan(pair, source, target, taken)
 
     def _look_again(self, name: str) -> Subject:
-        """Reads a subject of the source. One question shows whether a version was added, deleted or
-        deleted softly; the level, which may have changed too, is read less often."""
+        """Reads a subject of the source. One request shows whether a version was added, deleted or
+        deleted softly. The level, which may also change, is read less often."""
         now = self._clock()
         seen, at = self._seen.get(name, (None, 0.0))
         recent = seen is not None and now - at < AGAIN_S
@@ -361,7 +361,7 @@ class Copier:
     def _version(
         self, registry: SchemaRegistry, subject: str, number: int
     ) -> SubjectVersion | None:
-        """Cached for ever, because the content of a version never changes."""
+        """Returns a version. It is cached without end, because its content never changes."""
         key = (id(registry), subject, number)
         found = self._versions.get(key) or registry.version(subject, number)
         if found is not None:

@@ -40,8 +40,8 @@ _BLOCK = re.compile("[^\\s][^\r\x85\u2028\u2029\ufeff]*[^\\s]\n?")
 
 
 def to_yaml(entries: Mapping[str, Entry], *, comments: Iterable[str] = ()) -> str:
-    """`entries`, unresolved, as causeway.yaml; `comments` go before all. Raises ConfigError where
-    the names of the clusters are not written out."""
+    """Returns the unresolved `entries` as causeway.yaml, after `comments`. Raises ConfigError if
+    the names of the clusters come from outside the file."""
     listed = entries.get("clusters")
     if listed is not None and "${" in listed.value:
         raise ConfigError(
@@ -118,7 +118,7 @@ class _DocumentWriter:
         return {name: part for name, part in parts.items() if part}
 
     def _lists(self, texts: Mapping[str, str], itself: set[str]) -> dict[str, dict[str, Tree]]:
-        """The transforms that each flow lists ("": all flows), with an empty tree for each."""
+        """Returns the transforms that each flow lists ("": all flows), each with an empty tree."""
         found = {}
         for key, text in texts.items():
             prefix, rest = split_key(key, self.aliases)
@@ -130,7 +130,8 @@ class _DocumentWriter:
         return found
 
     def _enabled(self, path: str, link: Tree, texts: Mapping[str, str]) -> None:
-        """A listed link is enabled by default; a flow of a property file is not."""
+        """Writes `enabled` if needed. By default a listed link is enabled, and a flow of a property
+        file is not."""
         text = texts.get(f"{path}.enabled", texts.get("enabled", "false"))
         if text.strip().lower() == "true":
             link.pop("enabled", None)
@@ -146,8 +147,8 @@ class _DocumentWriter:
 
 
 def said(entries: Mapping[str, Entry]) -> dict[str, str]:
-    """The texts to write, by the newest names of the keys: all but the names of the clusters and
-    config providers that need no declaration."""
+    """Returns the texts to write, by the newest names of the keys: all except the names of clusters
+    and the config providers that need no declaration."""
     kinds = declared_providers(entries, wrong := Problems(""))
     plain = not wrong.lines and all(PROVIDERS.get(n) == kind for n, kind in kinds.items())
     noise = {"config.providers", *(f"config.providers.{name}.class" for name in kinds)}
@@ -191,7 +192,7 @@ def _places(of: Callable[[], Section]) -> tuple[dict[str, tuple[Way, Leaf]], lis
 
 
 def _put(tree: Tree, of: Callable[[], Section], name: str, text: str) -> bool:
-    """Sets key `name` in `tree`. False if the form has no place for it."""
+    """Sets key `name` in `tree`. Returns False if the form has no place for it."""
     leaves, maps = _places(of)
     if name in leaves:
         way, leaf = leaves[name]
@@ -217,14 +218,14 @@ def _set(tree: Tree, way: Way, value: Any) -> None:
 
 
 def _bare(text: str) -> Any:
-    """A value that YAML writes without quotes and that is read as the same text."""
+    """Returns a value that YAML writes without quotes, and that is read as the same text."""
     if text in ("true", "false"):
         return text == "true"
     return int(text) if forms.NUMBER.fullmatch(text) else text
 
 
 def _gather(cluster: Tree) -> None:
-    """Moves keys that all clients of a cluster have in common to `client`."""
+    """Moves keys with the same value in all clients of a cluster to `client`."""
     clients = [cluster.get(role, {}) for role in ROLE_KEYS]
     shared = frozenset.intersection(*ROLE_KEYS.values()) - CLUSTER_KEYS
     for name in [name for name in clients[0] if name in shared]:
@@ -238,8 +239,8 @@ def _gather(cluster: Tree) -> None:
 
 
 def _tell_login(tree: Tree) -> None:
-    """Replaces a login module that has only a user name and a password by these. A module with
-    references stays: a value from outside is escaped as the module needs it."""
+    """Replaces a login module that has only a user name and a password by these two. A module with
+    references stays, because a value from outside is escaped as the module needs it."""
     sasl = tree.get("security", {}).get("sasl", {})
     text, mechanism = sasl.get("jaas-config"), sasl.get("mechanism")
     if not isinstance(text, str) or not isinstance(mechanism, str) or "${" in text:
@@ -250,7 +251,7 @@ def _tell_login(tree: Tree) -> None:
 
 
 def _sorted(tree: Tree, section: Section) -> Tree:
-    """In the order of the form."""
+    """Returns the tree in the order of the form."""
     found: Tree = {}
     for name, part in section.parts.items():
         if name in tree:
@@ -262,7 +263,8 @@ def _sorted(tree: Tree, section: Section) -> Tree:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Maps and lists indented alike, texts of several lines as such, short lists on one line."""
+    """Indents maps and lists alike. Writes texts of several lines as blocks, and short lists on one
+    line."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         del indentless
@@ -278,7 +280,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     if "\n" in text and _BLOCK.fullmatch(text):
         style = "|"
     elif _BREAKS.search(text):
-        style = '"'  # else they would be read as \n, or not at all
+        style = '"'  # otherwise the breaks would be read as \n, or not at all
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

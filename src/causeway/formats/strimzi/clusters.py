@@ -1,4 +1,4 @@
-"""Reads how a cluster is reached: addresses, TLS, authentication and config.
+"""Reads how clients reach a cluster: addresses, TLS, authentication and config.
 
 A cluster's `config` comes last and wins, as with Strimzi.
 """
@@ -22,7 +22,7 @@ _MECHANISMS = {
 }
 # Strimzi passes on only these keys of `custom`.
 _CUSTOM = ("sasl.", "ssl.keystore.")
-# Fields, and options of the login module: a client's, and those of Strimzi's own handler.
+# Options of the login module by fields: Kafka's client options, and those of Strimzi's handler.
 _OAUTH_OPTIONS = {
     "clientId": "clientId",
     "clientSecret": "clientSecret",
@@ -67,7 +67,7 @@ class ResourceReader:
     whole: dict[str, YamlEntry] = field(default_factory=dict)
 
     def add(self, key: str, given: YamlEntry, value: str | None = None) -> None:
-        """A later value of a key wins."""
+        """Sets a key. A later value of a key wins."""
         self.entries[key] = replace(given, key=key, value=given.value if value is None else value)
 
     def cluster(self, tree: Tree, *, target: bool) -> None:
@@ -106,10 +106,10 @@ class ResourceReader:
             if found is not None:
                 yield found
 
-    # -- who we are
+    # -- authentication
 
     def _who(self, alias: str, who: Tree, tls: Tree | None) -> bool:
-        """Whether it is by SASL."""
+        """Reads the authentication. Returns whether it is SASL."""
         match who.texts["type"].value:
             case "tls":
                 self._pair(alias, who, tls)
@@ -150,7 +150,7 @@ class ResourceReader:
             self._secret(login_option(alias, module, "password"), word)
 
     def _oauth(self, alias: str, who: Tree) -> None:
-        """Client credentials as with Kafka's own handler, and the other grants of Strimzi."""
+        """Reads client credentials as with Kafka's own handler, and the other grants of Strimzi."""
         if self.version != shape.OLD:
             self.problems.add(
                 f"{who.texts['type'].place} is of {shape.OLD}: write type: custom with sasl: true,"

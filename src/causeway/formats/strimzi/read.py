@@ -1,8 +1,8 @@
 """Reads a KafkaMirrorMaker2 resource as the entries of a property file.
 
-With Strimzi each connector has its own config; a flow has one. So a key counts in the config of the
-connector that acts on it: `topics` of the source connector, `groups` of the checkpoint connector.
-Keys of several connectors must have the same value in each.
+With Strimzi each connector has its own config; a flow has one config. So a key counts in the config
+of the connector that acts on it: `topics` in the source connector's, `groups` in the checkpoint
+connector's. Keys of several connectors must have the same value in each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from causeway.naming import PACKAGE
 
 _CONNECTS_OWN = ("group.id", "config.storage.topic", "status.storage.topic")
 _POSITIONS = "offset.storage.topic"
-_OLD_POSITIONS = "mirrormaker2-cluster-offsets"  # of v1beta2, where it names no other
+_OLD_POSITIONS = "mirrormaker2-cluster-offsets"  # the default of v1beta2
 
 
 CONNECTORS = ("sourceConnector", "checkpointConnector", "heartbeatConnector")
@@ -68,8 +68,8 @@ class Resource:
 def settings_of(
     path: Path, document: Fields, problems: Problems, *, environment: Mapping[str, str] | None
 ) -> Settings:
-    """The settings of the resource `document`. Raises one ConfigError with `problems` and all
-    further problems. The variable CAUSEWAY_SECRETS names the directory of the Secrets."""
+    """Returns the settings of the resource `document`. Raises one ConfigError with `problems` and
+    all other problems. The variable CAUSEWAY_SECRETS names the directory of the Secrets."""
     known = os.environ if environment is None else environment
     where = known.get(VARIABLE)
     secrets = Secrets(directory=Path(where) if where else None, problems=problems)
@@ -84,8 +84,8 @@ def settings_of(
 def read_resource(
     document: Fields, problems: Problems, secrets: Secrets, *, carry: bool = False
 ) -> Resource:
-    """`carry`: also keys without effect, for a conversion. Raises ConfigError if the fields are not
-    those of a resource; wrong values go to `problems`."""
+    """Reads a resource. `carry`: also keys without effect, for a conversion. Raises ConfigError if
+    the fields are not those of a resource. Wrong values go to `problems`."""
     version = _version(document, problems)
     checker = Checker(version=version, problems=problems)
     for name, place in document.places.items():
@@ -138,12 +138,13 @@ def read_resource(
 
 
 def _passed_over(tree: Tree, new: str, old: str) -> list[str]:
-    """The older one of two fields with the same meaning."""
+    """Returns the path of the older one of two fields with the same meaning, if both are set."""
     return [tree.texts[old].path] if new in tree.trees and old in tree.texts else []
 
 
 def _version(document: Fields, problems: Problems) -> str:
-    """Raises ConfigError unless `document` is a KafkaMirrorMaker2 of a known version."""
+    """Returns the version. Raises ConfigError unless `document` is a KafkaMirrorMaker2 of a known
+    version."""
     texts = {
         name: value.text
         for name in ("apiVersion", "kind")
@@ -167,8 +168,8 @@ def _version(document: Fields, problems: Problems) -> str:
 def _clusters(
     spec: Tree, mirrors: list[Tree], version: str, problems: Problems
 ) -> tuple[Tree | None, list[tuple[Tree, Tree]]]:
-    """The target, and each mirror with its source. v1beta2 names clusters by their aliases, but may
-    also have the fields of v1."""
+    """Returns the target, and each mirror with its source. v1beta2 names clusters by their aliases,
+    but may also have the fields of v1."""
     by_alias: dict[str, Tree] = {}
     for each in spec.items.get("clusters", ()):
         alias = each.texts["alias"]
@@ -226,7 +227,7 @@ def _read(
     to = target.texts["alias"].value
     aliases = [*(source.texts["alias"].value for source, _ in pairs), to]
     reader.add("clusters", target.texts["alias"], ", ".join(aliases))
-    # Connect's connectors run where a resource names them, MirrorMaker 2's own for every pair.
+    # Strimzi runs heartbeat connectors that a resource names; MirrorMaker 2 one for each pair.
     reader.add("emit.heartbeats.enabled", target.given, "false")
     for source, _ in pairs:
         reader.cluster(source, target=False)
@@ -245,7 +246,7 @@ def _read(
 
 
 def _positions(reader: ResourceReader, target: Tree, alias: str) -> YamlEntry:
-    """Connect's topic of offsets."""
+    """Returns Connect's topic of offsets."""
     config = target.keys.get("config", {})
     for name in (*_CONNECTS_OWN, _POSITIONS):
         if reader.entries.pop(f"{alias}.{name}", None) is not None and name != _POSITIONS:
@@ -296,7 +297,7 @@ def read_mirror(reader: ResourceReader, flow: str, mirror: Tree, *, carry: bool)
 
 
 def _held(connector: Tree) -> YamlEntry | None:
-    """The field that stops the connector, if any; `state` wins over the older `pause`."""
+    """Returns the field that stops the connector, if any. `state` wins over the older `pause`."""
     state, pause = connector.texts.get("state"), connector.texts.get("pause")
     if state is not None:
         return None if state.value == "running" else state
@@ -306,7 +307,7 @@ def _held(connector: Tree) -> YamlEntry | None:
 def _configs(
     reader: ResourceReader, flow: str, connectors: dict[str, Tree], *, carry: bool
 ) -> None:
-    first: dict[str, YamlEntry] = {}  # of what more than one may say
+    first: dict[str, YamlEntry] = {}  # the first values of keys that several connectors may have
     for at, (name, connector) in enumerate(connectors.items()):
         config = connector.keys.get("config", {})
         for key, written in sorted(config.items(), key=lambda item: _rank(item[0])):
@@ -322,7 +323,7 @@ def _configs(
                     first[key] = given
                     reader.add(f"{flow}.{key}", given)
             elif key.startswith(_CLIENT):
-                # The clients are those that copy records.
+                # The source connector's keys are for the clients that copy records.
                 if at == 0:
                     first[key] = given
                     for place in _of_client(key, carry=carry):
@@ -338,7 +339,7 @@ def _configs(
 def _again(
     reader: ResourceReader, name: str, key: str, given: YamlEntry, before: YamlEntry
 ) -> None:
-    """`key` in the config of connector `name`, which another connector has as well."""
+    """Handles `key` in the config of connector `name` if another connector also has it."""
     if before.value.strip() == given.value.strip():
         return
     if key.startswith(_ALIKE) and name != "heartbeatConnector":
@@ -350,8 +351,8 @@ def _again(
 
 
 def _misses(reader: ResourceReader, name: str, key: str, given: YamlEntry) -> bool:
-    """Whether only connector `name` has a key that the source connector lacks. Then the records of
-    the source connector would get other names than with Strimzi."""
+    """Whether connector `name` has a key that the source connector lacks. Then the source
+    connector's topics would get other names than with Strimzi."""
     if name == "heartbeatConnector":
         reader.ignored.append(given.path)
         return True
@@ -367,7 +368,7 @@ def _misses(reader: ResourceReader, name: str, key: str, given: YamlEntry) -> bo
 
 
 def _rank(key: str) -> int:
-    """Keys with a higher precedence come later."""
+    """Returns the rank of a key: keys with a higher precedence come later."""
     order = ("consumer.", "producer.", "admin.", "source.cluster.", "target.cluster.")
     if key.startswith(("producer.override.", "consumer.override.", "admin.override.")):
         return 3
@@ -377,9 +378,9 @@ def _rank(key: str) -> int:
 
 
 def _of_client(key: str, *, carry: bool) -> Iterator[str]:
-    """The keys in a property file. `carry`: also for clients without a function here. Connect's own
-    producer writes the records, the connector's `producer.` writes offset syncs. A flow's plain key
-    would yield to the cluster's, but a connector's key never does."""
+    """Yields the keys of a property file. `carry`: also those for clients without a function here.
+    Connect's own producer writes the records, and the connector's `producer.` writes offset syncs.
+    A flow's plain key would lose against the cluster's key, but a connector's key never does."""
     side, _, rest = key.partition(".")
     if side in ("source", "target"):
         role, _, name = rest.partition(".")

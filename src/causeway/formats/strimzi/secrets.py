@@ -1,4 +1,4 @@
-"""The Secrets that a resource names, and the references in its configs.
+"""Refers to the Secrets that a resource names, and translates the references in its configs.
 
 Kubernetes mounts each Secret as a directory, with a file for each key. Entries refer to the files
 as `${dir:...}`, so no file is read before references are resolved. `references` translates the
@@ -20,7 +20,7 @@ from causeway.formats.causeway_yaml.document import YamlEntry
 from causeway.formats.properties import PROVIDER_CLASSES
 
 VARIABLE = "CAUSEWAY_SECRETS"
-MOUNTED = "/etc/causeway/secrets"  # where deploy/kubernetes has them
+MOUNTED = "/etc/causeway/secrets"  # as deploy/kubernetes mounts them
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _EITHER = re.compile(r"\{([^{}]*)\}")
 _KEY = re.compile(r"(?!\.\.)[A-Za-z0-9._-]+")
@@ -28,7 +28,7 @@ _KEY = re.compile(r"(?!\.\.)[A-Za-z0-9._-]+")
 
 @dataclass(slots=True, kw_only=True)
 class Secrets:
-    """`directory`: None if it is not set. `unseen`: references are made by the names alone, and the
+    """`directory`: None if it is not set. `unseen`: references are made from names only, and the
     files need not exist."""
 
     directory: Path | None
@@ -36,7 +36,7 @@ class Secrets:
     unseen: bool = False
 
     def reference(self, name: YamlEntry, key: YamlEntry) -> str | None:
-        """The reference to `key` of the Secret `name`; None if there is none: a problem."""
+        """Returns the reference to `key` of the Secret `name`. None after a problem."""
         folder = self._folder(name)
         if folder is None:
             return None
@@ -50,7 +50,7 @@ class Secrets:
         return f"${{dir:{folder}:{key.value}}}"
 
     def matching(self, name: YamlEntry, pattern: YamlEntry) -> list[str]:
-        """References to all keys of the Secret that the glob `pattern` matches."""
+        """Returns references to all keys of the Secret that the glob `pattern` matches."""
         if self.unseen:
             self.problems.add(
                 f"{pattern.place}: the Secret must be readable to find matching keys: name its"
@@ -95,7 +95,7 @@ class Secrets:
 
 
 def _globs(pattern: str) -> list[str]:
-    """Java's globs have `{a,b}` besides."""
+    """Returns globs without `{a,b}`, which only Java's globs have."""
     found = _EITHER.search(pattern)
     if found is None:
         return [pattern]
@@ -104,7 +104,8 @@ def _globs(pattern: str) -> list[str]:
 
 
 def _names(folder: Path, is_one: Callable[[Path], bool]) -> list[str]:
-    """Kubernetes keeps the files in a folder `..data`, and links to them by their names."""
+    """Returns the names in `folder`. In Kubernetes these are links to files in a folder
+    `..data`."""
     try:
         return sorted(each.name for each in folder.iterdir() if is_one(each))
     except OSError:
@@ -136,14 +137,14 @@ def is_provider(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
-    """`kinds`: of each provider, by its name."""
+    """`kinds`: the kind of each provider, by its name."""
 
     kinds: Mapping[str, str]
     secrets: Secrets
 
     def plain(self, given: YamlEntry) -> YamlEntry:
-        """`given` with the names of the built-in providers. A Secret that does not exist is a
-        problem, and its reference becomes empty."""
+        """Returns `given` with the names of the built-in providers. A Secret that does not exist is
+        a problem, and its reference becomes empty."""
 
         def one(match: re.Match[str]) -> str:
             kind, (path, key) = self.kinds.get(match[1]), (match[2] or "", match[3])
@@ -162,7 +163,7 @@ class References:
 def references(
     configs: Iterable[Mapping[str, YamlEntry]], secrets: Secrets, problems: Problems
 ) -> References:
-    """The providers that `configs` declare. Unsupported classes go to `problems`."""
+    """Returns the providers that `configs` declare. Unsupported classes go to `problems`."""
     kinds = dict(_BUILT_IN)
     for config in configs:
         for name, given in config.items():

@@ -1,5 +1,5 @@
-"""The form of a KafkaMirrorMaker2 resource: each field of its API versions, and the check of a
-document against it.
+"""The form of a KafkaMirrorMaker2 resource: the fields of its API versions. Checks a document
+against the form.
 
 Ignored fields describe how Strimzi runs Connect's pods. Causeway runs no Connect.
 """
@@ -15,8 +15,8 @@ from causeway.formats.causeway_yaml.document import Value, ValueReader, YamlEntr
 
 API = "kafka.strimzi.io"
 NEW, OLD = "v1", "v1beta2"
-# By `apiVersion`, the form that a resource has. IBM Event Streams runs Strimzi's operator under a
-# group of its own, with the same form.
+# The form of a resource by its `apiVersion`. IBM Event Streams runs Strimzi's operator with its own
+# API group and the same form.
 FORMS = {
     f"{API}/{NEW}": NEW,
     f"{API}/{OLD}": OLD,
@@ -29,10 +29,10 @@ _COUNT = re.compile(r"[1-9]\d{0,8}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceField:
-    """`kind`: "count" is a whole number of at least 1, "flag" is true or false. A "map" has any
-    keys with a text each, as Kafka's configs have. An "object", and each item of a "list", has
-    `parts`. A warning names an "ignored" field; its content is not read. `only`: the only API
-    version that has the field; None: both have it."""
+    """`kind`: a "count" is a whole number of at least 1, a "flag" is true or false. A "map" has any
+    keys, each with a text, like Kafka's configs. An "object", and each item of a "list", has
+    `parts`. The content of an "ignored" field is not read; a warning names the field. `only`: the
+    only API version that has the field; None if both have it."""
 
     kind: Literal["text", "count", "flag", "map", "ignored", "object", "list"] = "text"
     required: bool = False
@@ -67,7 +67,7 @@ AUTHENTICATION = _object(
         "certificateAndKey": _object(_all("secretName certificate key", _NEEDED)),
         "sasl": _FLAG,
         "config": _MAP,
-        # OAuth: acted on, or refused if it is not supported (clusters.py).
+        # OAuth: clusters.py acts on these, or refuses them if they are not supported.
         **_all("clientId scope tokenEndpointUri audience clientAssertionType", _OLD_TEXT),
         **_all("accessTokenLocation clientAssertionLocation grantType", _OLD_TEXT),
         **_all(
@@ -162,7 +162,7 @@ class Checker(ValueReader):
     ignored: list[str] = field(default_factory=list)
 
     def tree(self, value: Value, form: ResourceField, path: str) -> Tree:
-        """The values of `form` in `value`; values that do not fit go to `problems`."""
+        """Returns the values of `form` in `value`. Values that do not fit go to `problems`."""
         fields = self.fields(value, path)
         tree = Tree(path=path, position=value.place)
         for name, each in fields.values.items():
@@ -216,7 +216,7 @@ class Checker(ValueReader):
 
 
 def _expected(part: ResourceField, text: str) -> str:
-    """The expected form of `text`; empty if `text` fits."""
+    """Returns the expected form of `text`; empty if `text` fits."""
     if part.choices and text not in part.choices:
         return f"one of {', '.join(part.choices)}"
     if part.kind == "flag" and text not in ("true", "false"):
