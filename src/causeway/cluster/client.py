@@ -301,7 +301,7 @@ class ClusterClient:
         self, node_id: int | None, deadline: Deadline, *, last: int | None = None
     ) -> Iterator[Connection]:
         """A connection to a broker for a `with` block. If `node_id` is None, it is any broker, and
-        `last` only if no other one answers.
+        `last` only if no other broker answers.
 
         After a failure inside the block, the connection is closed, and the leaders are forgotten.
         """
@@ -393,7 +393,7 @@ class ClusterClient:
     def _pause(self, failures: int, deadline: Deadline) -> bool:
         """Waits before another attempt. False if there is no time for one."""
         pause = pause_s(failures)
-        # A last attempt with too little time would only hide why the earlier ones failed.
+        # A last attempt with too little time would only hide why the earlier attempts failed.
         worthwhile = min(1.0, deadline.seconds / 5)
         if deadline.left() < pause + worthwhile or self.closed.is_set():
             return False

@@ -32,7 +32,7 @@ _STEP_BATCHES: Final = 10  # the batches of a transaction: about 0.3 s
 _STEPS_A_DELETION: Final = 10  # a deletion waits for followers; until then 6 MB are on the disks
 _LEAST_PAUSE_S: Final = 0.001  # while a coordinator writes markers
 _MOST_PAUSE_S: Final = 0.02
-_MARGIN_S: Final = 1.0  # a last attempt with less time would hide why the earlier ones failed
+_MARGIN_S: Final = 1.0  # a last attempt with less time would hide why the earlier attempts failed
 
 
 def delete_records(

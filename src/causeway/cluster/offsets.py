@@ -41,9 +41,9 @@ Wanted = list[tuple[TopicPartition, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAt:
-    """`offset` is -1 if no record has the requested timestamp or a later one. `timestamp` (ms):
-    that of the record, -1 for the start or end of a log. `leader_epoch` is -1 if the broker gives
-    none."""
+    """`offset` is -1 if no record has the requested timestamp or a later timestamp. `timestamp`
+    (ms): that of the record, -1 for the start or end of a log. `leader_epoch` is -1 if the broker
+    gives none."""
 
     offset: int
     timestamp: int

@@ -125,7 +125,7 @@ class Pool:
         self, brokers: Sequence[Address], last: Address | None, deadline: Deadline
     ) -> Connection:
         """Returns a connection to one of `brokers` or of the bootstrap addresses; to `last` only if
-        no other one answers. Raises UnreachableError and AuthenticationError."""
+        no other broker answers. Raises UnreachableError and AuthenticationError."""
         now = time.monotonic()
         with self._lock:
             suspects = {address for address, until in self._suspects.items() if until > now}

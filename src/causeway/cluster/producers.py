@@ -210,8 +210,8 @@ def last_sequences(
 def open_transactions(
     cluster: ClusterClient, tps: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
-    """Returns the producers with an open transaction, ordered by its start. The first one holds
-    back the partition's last stable offset."""
+    """Returns the producers with an open transaction, ordered by its start. The first producer
+    holds back the partition's last stable offset."""
     start = attrgetter("transaction_start")
     return each_value(
         active_producers(cluster, tps),

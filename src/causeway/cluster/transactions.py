@@ -1,9 +1,9 @@
 """Kafka's transactions, with the protocol that all brokers since 0.11 have.
 
 To write, a process needs only the transactional id, the producer id and the epoch. So one process
-may write a transaction, and another one may end it. Each request here may be repeated: a repetition
-changes nothing. In newer versions of these requests, a broker raises the epoch at each end
-(KIP-890), and a lost answer would also lose the epoch. So we do not use these versions.
+may write a transaction, and another process may end it. Each request here may be repeated: a
+repetition changes nothing. In newer versions of these requests, a broker raises the epoch at each
+end (KIP-890), and a lost answer would also lose the epoch. So we do not use these versions.
 """
 
 from __future__ import annotations

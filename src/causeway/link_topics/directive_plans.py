@@ -74,7 +74,7 @@ def _plan_pause(current: LinkDirectives, wish: PauseDirective) -> DirectivePlan:
     ]
     moot: tuple[DirectiveChange, ...] = tuple((e.key, None) for e in parts if not e.paused)
     if wish.paused:
-        # If a pause of a wider scope is taken back first, this one still holds.
+        # If a pause of a wider scope is taken back first, this pause still holds.
         same = now is not None and now.scope == scope
         return DirectivePlan(changes=moot if same else (*moot, (wish.key, wish)), before=now)
     paused = tuple(each for each in parts if each.paused)

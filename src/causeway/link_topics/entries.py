@@ -136,17 +136,17 @@ class Filled(Value, omit_defaults=True):
 class PartitionProgress(Value, kw_only=True):
     """The progress of one source partition. Timestamps are ms since 1970; -1 means unknown.
 
-    `topic_id` and `leader_epoch` are those of the source. A partition that stopped before it was
+    `topic_id` and `leader_epoch` belong to the source topic. A partition that stopped before it was
     claimed has position -1 and no outlets. `keys_from`: see daemon/partitions/routing.py.
     `transform`: the identity of its transform, see causeway.transform.identity; None if its records
     are relayed as they are. `dated`: the timestamp of the record at `position`, when it is known.
     `gone_at`: the time from which on the source does not have the topic, see
     daemon/partitions/deleted.py. `begun`: the directive that claimed it, see directives.py.
 
-    `first_copy_end`, `loss`, `lost`, `acknowledged`: see control/claim_checks.py. The first one is
-    the source's end when the claim was made. `loss` says why a partition stopped. `lost` counts the
-    source offsets that were passed over because they were lost. `acknowledged` counts those of them
-    that a person has acknowledged.
+    `first_copy_end`, `loss`, `lost`, `acknowledged`: see control/claim_checks.py. `first_copy_end`
+    is the source's end when the claim was made. `loss` says why a partition stopped. `lost` counts
+    the source offsets that were passed over because they were lost. `acknowledged` counts how many
+    of these a person has acknowledged.
 
     `offsets_from`: if the partition preserves offsets, each record from this offset on has the same
     offset on both sides; below, the target has filler or nothing. -1 if offsets are translated.
@@ -281,8 +281,8 @@ class TransformRecord(Value):
 
 class DirectivesRecord(Value):
     """The leading driver has executed all directives below offset `applied` of the directives topic
-    with this id. `reason`: why it cannot execute the next one, None if it can. `kinds`: the kinds
-    of directives that the driver knows; older drivers do not list them, and pass over unknown
+    with this id. `reason`: why it cannot execute the next directive, None if it can. `kinds`: the
+    kinds of directives that the driver knows; older drivers do not list them, and pass over unknown
     kinds."""
 
     link: str

@@ -9,7 +9,7 @@ two neighbours a and b there are b.sequence - a.sequence relayed records. That i
     fewer records than target offsets        foreign writes: looked up in the target's log
 
 So a missing point makes an answer slower, never wrong. Lanes report both ends of each gap. If there
-are too many points, the map first drops those of the older ones that are closest together.
+are too many points, the map first drops older points that are close together.
 
 If a transform may make several records of one, counts prove less: one dropped and one doubled
 record look like two kept ones. Then the map knows only offsets at a point, or in a span without
@@ -88,7 +88,7 @@ class OffsetMap:
 
     @property
     def points(self) -> Sequence[Pair]:
-        """The points in order. The last one is how far the mirror has come."""
+        """The points in order. The last point is how far the mirror has come."""
         return self._points
 
     def add(self, point: Pair) -> None:
@@ -108,7 +108,7 @@ class OffsetMap:
 
     def reach(self, pair: Pair) -> None:
         """Adds `pair`: the mirror has come there. If only others wrote to the target since, the map
-        does not change: a group has not read the others' records behind our last one."""
+        does not change: a group has not read the others' records behind our last record."""
         last = self._points[-1] if self._points else None
         if last is None or (pair.source, pair.sequence) != (last.source, last.sequence):
             self.add(pair)

@@ -15,7 +15,7 @@ key    {"event": 17}                            its number modulo EVENTS
 key    {"lease": "A->B"}
 
 Other values have the fields of their class in entries.py, in that order, without the fields of the
-key. The fields of a pair are among those of its outlet.
+key. The fields of a pair are among the fields of its outlet.
 
 Of the directives topic:
 

@@ -88,8 +88,8 @@ class Batch(NamedTuple):
     is in the batch or was dropped on purpose. `offsets` lists the source offset of each record if
     they are not `first`, `first` + 1, …
 
-    `unread` is set if `payload` is an unchecked view of a fetched frame. It has two CRCs: the one
-    in the fetched header, and the one of the last 40 bytes of that header (from `attributes` on).
+    `unread` is set if `payload` is an unchecked view of a fetched frame. It has two CRCs: the CRC
+    in the fetched header, and the CRC of the last 40 bytes of that header (from `attributes` on).
     Each field of such a batch may be damaged. Then the target refuses the batch.
     """
 

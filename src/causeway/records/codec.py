@@ -5,7 +5,7 @@ old formats, or larger than the target accepts. It also merges runs of small bat
 compiled codec reads and writes the records. A batch on the fast path does not come here.
 
 Key, value, headers (order, repeats, null values), timestamps and the codec stay exactly the same.
-The unpacked size is bounded, because each writer of a topic decides what its batches contain.
+The unpacked size is bounded, because each writer of a topic decides on the content of its batches.
 """
 
 from __future__ import annotations
@@ -246,8 +246,8 @@ def as_is(raw: bytes | memoryview) -> Batch:
 
 def join(raws: Sequence[memoryview]) -> tuple[Batch, int]:
     """Joins dense batches of one codec, with their headers, into one batch. Returns it and the
-    number of batches in it: the first one, and those behind it up to one that cannot be read or is
-    too large unpacked."""
+    number of batches in it. It ends before a batch that cannot be read, or is too large
+    unpacked. The first batch is always in it."""
     records, taken = _read_together(raws)
     if taken < 2:
         return as_is(raws[0]), 1

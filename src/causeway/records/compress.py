@@ -55,7 +55,7 @@ def _lz4(payload: bytes | memoryview, level: int | None) -> bytes:
     else:
         chosen = max(_LZ4_THOROUGH.start, min(level, _LZ4_THOROUGH.stop - 1))
     frame = cramjam.lz4.Compressor(level=chosen, content_checksum=False, block_linked=False)
-    frame.compress(bytes(payload))  # it takes no view
+    frame.compress(bytes(payload))  # cramjam does not accept a memoryview
     return bytes(frame.finish())
 
 

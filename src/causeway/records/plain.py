@@ -1,4 +1,4 @@
-"""Reads and writes records in Python, if aiokafka's compiled codec refuses what brokers accept.
+"""Reads and writes records in Python if aiokafka's compiled codec refuses them, but brokers do not.
 
 There are two cases. The name of a header is not UTF-8: its invalid bytes become Python's surrogate
 escapes. Or the difference of two timestamps does not fit in 64 bits: it wraps around, as in Java.
@@ -51,7 +51,7 @@ def decode(raw: memoryview) -> list[PlainRecord]:
             content, at = _field(raw, at)
             headers.append(((name or b"").decode(errors="surrogateescape"), content))
         if at != stop:
-            raise ValueError("a record does not end where its length has it")
+            raise ValueError("the length of a record is wrong")
         timestamp = max_timestamp if append_time else _wrapped(base_timestamp + delta)
         records.append(PlainRecord(base + offset, timestamp, key, value, headers))
     if at != len(raw):

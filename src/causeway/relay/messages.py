@@ -72,10 +72,10 @@ class Assignment(_ControlMessage):
     outlets: tuple[Outlet, ...]
     # With several outlets: records below this offset go to the outlet of the partition's number.
     keys_from: int = 0
-    settled: bool = False  # its last lane had no unanswered batch when it gave it up
+    settled: bool = False  # its last lane gave it up without an unanswered batch
     # A quota of the target may delay requests of an earlier lane for this long.
     throttled_s: float = 0.0
-    stop_at: int | None = None  # a bounded run relays offsets below this one, then reports DONE
+    stop_at: int | None = None  # a bounded run relays lower offsets, then reports DONE
     # Relay only records that some outlets have and others have not, then report DONE.
     finish: bool = False
     read_committed: bool = True
@@ -87,7 +87,7 @@ class Assignment(_ControlMessage):
     max_partition_bytes: int | None = None  # None: the round trip decides
     metadata_max_age_ms: int = 300_000  # another broker confirms the leader within this time
     transform: str | None = None  # key of the stage that its records go through
-    treated: bool = False  # its records go through the link's treatment before all else
+    treated: bool = False  # its records first go through the link's treatment
     preserve: Preserve | None = None  # None: offsets are translated
     compression: Compression | None = None  # None: batches keep their codec
     source_cluster: str | None = None  # the clusters' ids: brokers of others are refused
@@ -297,10 +297,10 @@ class StageWanted(_ControlMessage):
 
 
 class LaneReport(_ControlMessage, tag="report"):
-    """A lane sends it once in `report_interval_s`. `partitions` has those that changed since the
-    last report. `crowded`: the brokers that accepted fewer connections than the lane wants.
-    `small_requests`: the brokers that closed connections after large requests, each with its new
-    limit in bytes."""
+    """A lane sends it once in `report_interval_s`. `partitions` has the partitions that changed
+    since the last report. `crowded`: the brokers that accepted fewer connections than the lane
+    wants. `small_requests`: the brokers that closed connections after large requests, each with its
+    new limit in bytes."""
 
     lane_time: float
     partitions: tuple[FlowReport, ...] = ()

@@ -84,7 +84,7 @@ class Treatment(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Finds out what `treat` needed when it raised TreatmentNotReadyError. It may block: it
+        """Gets the data that `treat` needed when it raised TreatmentNotReadyError. It may block: it
         runs in a helper's thread. Raises CausewayError if that is not possible now: the partition
         shows the error, and is tried again after a while."""
         ...

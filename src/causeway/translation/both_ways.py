@@ -125,7 +125,7 @@ class _Clear(NamedTuple):
 
 class GroupsBothWays:
     """Finds the offsets of the groups of one link, A->B. Not thread-safe. `unfinished`: the next
-    look may soon find better answers than the last one."""
+    look may soon find better answers than the last look."""
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ class _Direction(ABC):
             if isinstance(place, Span):
                 spans[place].append(offset)
             elif place is None:
-                note = "it lies before all that this mirror remembers"
+                note = "it is before the first offset that this mirror knows"
                 start = self.there.starts.get(self.at)
                 found[offset] = self._at(start, OffsetNote.BEFORE, note)
             elif offset > self.end:

@@ -186,7 +186,7 @@ class OffsetTranslator:
             elif offset in earlier:
                 found[offset] = MappedOffset(key.target, earlier[offset])
             elif place is None:
-                note = "it lies before all that this mirror remembers"
+                note = "it is before the first offset that this mirror knows"
                 found[offset] = self._inexact(key, None, OffsetNote.BEFORE, note)
             elif error is not None:
                 found[offset] = self._unreadable(key, error)

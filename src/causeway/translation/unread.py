@@ -243,7 +243,7 @@ def _checkpoints(topic: TopicLog) -> dict[tuple[str, TopicPartition], int]:
 
 class UnreadRecords:
     """Finds the unread records of one link's groups. Not thread-safe. `unfinished`: the last look
-    had too little time, and the next one continues."""
+    had too little time, and the next look continues."""
 
     def __init__(self, target: Cluster, link: LinkSettings) -> None:
         self._target = target

@@ -34,6 +34,6 @@ from causeway.wire.markers import Marker
 from causeway.wire.produce import Part, Produced, Stamped
 from causeway.wire.sockets import user_timeout_of
 
-# kafka-python logs whole requests (SASL tokens among them) and warns about what we report
+# kafka-python logs whole requests (SASL tokens among them) and warns about problems that we report
 # ourselves, as errors with a cause and a remedy.
 logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)

@@ -1,6 +1,6 @@
 """Kafka's error codes: their names, whether they may be retried, and the errors that we raise.
 
-Numbers, names and the retriable set are those of `org.apache.kafka.common.protocol.Errors` in
+Numbers, names and the retriable set are from `org.apache.kafka.common.protocol.Errors` in
 Kafka 4.3 (retriable: the exception class extends `RetriableException`).
 """
 

@@ -380,7 +380,7 @@ _TRIES = 3
 
 def round_trip_s(connection: Connection, near_s: float) -> float:
     """Measures the round trip to the broker: the least of a few tries, because a broker may be busy
-    for a moment. A try below `near_s` is the last one.
+    for a moment. A try below `near_s` is the last try.
 
     It is the time of a request, because TCP may end at a proxy. Call this only while no request is
     unanswered. Raises UnreachableError and ProtocolError.

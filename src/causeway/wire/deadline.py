@@ -37,8 +37,8 @@ class Deadline:
         return max(0.0, self._at - time.monotonic())
 
     def share_s(self, most_s: float = math.inf) -> float:
-        """How long to wait for one broker: at most half of the time, so that a frozen broker leaves
-        time to ask another, and at most `most_s`."""
+        """How long to wait for one broker: at most half of the time, because a frozen broker must
+        leave time to ask another broker, and at most `most_s`."""
         return max(0.05, min(self.left(), self.seconds / 2, most_s))
 
     def passed(self) -> bool:

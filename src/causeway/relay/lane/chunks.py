@@ -90,7 +90,7 @@ class ChunkQueue:
     def __init__(self) -> None:
         self._waiting: deque[Work] = deque()
         self._under_way: dict[int, Work | None] = {}  # None: the first chunk, without records
-        self._early: dict[int, ChunkOutcome] = {}  # outcomes that overtook those of earlier chunks
+        self._early: dict[int, ChunkOutcome] = {}  # outcomes that overtook earlier chunks
         self._suspects: set[Work] = set()
         self.works = False  # this stage has answered something
         self._accused: Work | None = None  # the work that was alone in a stage that died
@@ -264,7 +264,7 @@ class ChunkQueue:
         return given
 
     def suspect(self, works: Sequence[Work]) -> None:
-        """Adds these chunks. Another stage hung on the first one."""
+        """Adds these chunks. Another stage hung on the first chunk."""
         first, *others = works
         pieces = _pieces(first, PARTS) if first.records > 1 else []
         for work in (*(pieces or [first]), *others):
@@ -288,7 +288,7 @@ class ChunkQueue:
         self.works = works
 
     def _take_back(self) -> list[Work]:
-        """Ends what was under way. Returns the works that were not cancelled."""
+        """Takes back all chunks under way. Returns the works that were not cancelled."""
         works = [work for work in self._under_way.values() if work is not None]
         self._under_way.clear()
         self._early.clear()

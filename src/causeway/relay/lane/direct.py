@@ -3,7 +3,7 @@
     chunks of each stage, by turns ──► direct worker ──ChunkOutcome──► flows of the stage
                                             └──NeedsSpark──► the stage's next chunks go to Spark
 
-The worker starts when the first stage joins, and ends when the last one leaves. If it dies, the
+The worker starts when the first stage joins, and ends when the last stage leaves. If it dies, the
 next worker gets the chunks without an answer. One of these chunks may have killed the worker, so
 their stages are suspects. Then only one chunk of one suspect is under way at a time, until each
 suspect has got an answer. If a chunk kills the worker alone, its stage goes to Spark, where single
@@ -116,7 +116,7 @@ class DirectWorker:
         self._pump()
 
     def turn(self, now: float) -> None:
-        """Does what is due: starts or ends the process, sends waiting bytes."""
+        """Starts or ends the process if that is due, and sends waiting bytes."""
         if self._process is None:
             if self._clients and now >= self._start_at:
                 self._start(now)

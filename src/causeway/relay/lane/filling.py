@@ -227,7 +227,7 @@ class GapFiller:
                 self._guard(broker, partial(connection.send, self._lease, now))
 
     def _ask(self, broker: _Broker, connection: MarkerConnection) -> None:
-        """Looks for a partition that the broker does not know: it never answers such a request."""
+        """Looks for a partition that the broker does not know: then there is never an answer."""
         sent = connection.sent
 
         def found(ends: Mapping[TopicPartition, OffsetAt | CausewayError] | CausewayError) -> None:

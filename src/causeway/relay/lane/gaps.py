@@ -5,7 +5,7 @@
 
 A batch has a sequence, a marker does not. If the broker refused a batch before a marker, the marker
 would take the offset of the batch, and no request can remove it. So markers are sent only when the
-batches before them are acknowledged, and batches only when the markers before them are.
+batches before them are acknowledged, and batches only when the markers before them are, too.
 """
 
 from __future__ import annotations

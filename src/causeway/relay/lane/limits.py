@@ -6,12 +6,12 @@ A broker works on the requests of a connection one after another, and a fetch se
 request in flight. So a source broker is read over two connections. Each has its own session for
 some of the partitions, and the broker prepares an answer while another one arrives. A far source
 broker is read over more connections, and in larger answers. A far target broker gets more requests
-before it has answered the first one.
+before it has answered the first request.
 
 The size limit of requests to a target broker is configured, or learned from the broker. A broker
 closes the connection without an answer if a request is larger than its `socket.request.max.bytes`.
-The connection also closes if a broker is killed. So a limit is assumed only after
-two such losses, each with a request that is larger than all that the broker has answered.
+The connection also closes if a broker is killed. So a limit is assumed only after two losses of
+that kind, each with a request that is larger than all answered requests.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class LaneMemory:
             self._full_since = now
         pending = sum([outlet.pending_bytes for outlet in outlets])
         # If less than a half of the buffer is to be sent, some answers are sparse, and copies of
-        # their rest make room: then each answer is used by at least a half, except those that are
+        # their rest make room: then each answer is used by at least a half, except answers that are
         # still arriving. If more is to be sent, perhaps no answer is sparse.
         much = SPARSE * (pending + sum([box.size for box in outboxes])) >= most
         if much and now < self._full_since + PATIENCE_S:

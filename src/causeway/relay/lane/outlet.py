@@ -68,13 +68,13 @@ class OutletState:
     """The state of one target partition of a flow.
 
     `pair`: the newest pair. Records below source offset `start` are in the target already.
-    `sequence`: the next one to send. `end`: the offset that it should get, if `exclusive`.
+    `sequence`: the next sequence to send. `end`: the offset that it should get, if `exclusive`.
     `exclusive`: no other client writes. `append_times`: the target sets times (LogAppendTime).
     `remembered_until` (monotonic): several batches may be in flight until then, because the broker
     knows our last sequence (see target.py).
     `pending_bytes`: of the waiting batches. `copied_bytes`: the part that is not a view.
     `breaks`: where the difference of the offsets changed since the last report, both ends of each
-    gap. `straight_to`: from the last break to here, it has not changed.
+    gap. `straight_to`: from the last break to here, the difference is the same.
     `resumed`: the lowest pair from which a recovery has resumed since the last report.
     `newest`: source and target offset of the newest acknowledged record. If a source record became
     several, it is the first one.

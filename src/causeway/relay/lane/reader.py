@@ -38,7 +38,7 @@ class SourceKey:
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    slot: int = 0  # the number of the connection among those to the broker
+    slot: int = 0  # the number of the connection to the broker
 
     @property
     def base(self) -> SourceKey:
@@ -55,8 +55,8 @@ class SourceKey:
 class Allowance:
     """How much may be fetched now. `room`: whether anything may be fetched. `ask`: how many bytes
     of a flow may be fetched, 0 if the flow is held back. `wait_ms`: the longest poll of the other
-    flows while a flow is held back. `by_turns`: each request asks for each flow, and flows that
-    were held back come first in the next one."""
+    flows while a flow is held back. `by_turns`: each request looks at all flows, and flows that
+    were held back come first in the next request."""
 
     room: bool
     ask: Callable[[Flow], int]

@@ -283,7 +283,7 @@ class Relay:
         for flow in self.connections.drop(connection):
             self._recovery.start_recovery(flow, NeedsRecovery(reason, unsettled=unsettled))
 
-    # -- what arrives -----------------------------------------------------------------------------
+    # -- arrivals ---------------------------------------------------------------------------------
 
     def _on_source(self, source: SourceConnection, mask: int) -> None:
         if mask & selectors.EVENT_READ:

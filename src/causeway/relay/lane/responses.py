@@ -153,7 +153,7 @@ def _diverged(flow: Flow, found: EpochEnd) -> NeedsRecovery | StopPartition:
 
 def account(flow: Flow, outlet: OutletState, sent: Sent, produced: Produced, now_ms: int) -> None:
     """Accounts for the answer to a batch of a running flow at `now_ms`. Raises NeedsRecovery.
-    Raises StopPartition if a record must have the source's offset but has another one."""
+    Raises StopPartition if a record must have the source's offset but has another offset."""
     error, base_offset, append_time, message = produced
     _, records, expected, first, _, _, leader_epoch, newest, size, _, _ = sent
     if error:
@@ -231,7 +231,7 @@ def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:
     """Whether the flow must wait until `late_by`, and then recover, before it sends `batches`.
 
     It must if an earlier request may still arrive, or may have arrived since the last recovery
-    began. Besides, one of `batches` must be old, or the batches must follow those of an earlier
+    began. Besides, one of `batches` must be old, or the batches must follow batches of an earlier
     claim at the source's offsets. Without a producer that the broker could forget, waiting does not
     help.
 
@@ -245,8 +245,8 @@ def must_wait(flow: Flow, batches: Iterable[Batch]) -> bool:
     these records wait until no request can arrive.
 
     An earlier request may have other batches of the same records. So the timestamp of a batch's
-    first record counts as well as the newest one: an old record that is alone in a late batch would
-    make the broker forget the producer."""
+    first record counts, too, not only the newest timestamp: an old record that is alone in a late
+    batch would make the broker forget the producer."""
     return (
         flow.sought_at < flow.late_by
         and any(outlet.idempotent for outlet in flow.outlets)

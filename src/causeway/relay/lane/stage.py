@@ -75,7 +75,7 @@ class Stage:
         """`on_hung` gets the owner of a work for which the stage gave no answer."""
         self.spec = spec
         self.address = address
-        self.hung: str | None = None  # the attempt that was given up, until the next one begins
+        self.hung: str | None = None  # the attempt that was given up, until the next attempt begins
         self._on_hung = on_hung
         self.waiting: str | None = None  # why a worker waits for the schema registry
         self._listener = listener
@@ -85,7 +85,7 @@ class Stage:
         self.chunks = ChunkQueue()
         self._strangers: dict[SealedConnection, float] = {}
         self._ends: dict[str, SealedConnection] = {}  # the workers: "source", "sink"
-        self._attempt = self._lost = ""  # the current attempt, and the last one that was lost
+        self._attempt = self._lost = ""  # the current attempt, and the last attempt that was lost
         self._connections: set[SealedConnection] = set()
         self._made_at = self.ready_at = time.monotonic()
         self._direct = direct
@@ -150,7 +150,7 @@ class Stage:
         self._pump()
 
     def suspect(self, works: Sequence[Work]) -> None:
-        """Takes these works. Another stage hung on the first one."""
+        """Takes these works. Another stage hung on the first work."""
         self.chunks.suspect(works)
         self._pump()
 

@@ -8,7 +8,7 @@ A transform gets a second stage for partitions whose records the first stage did
 
 So the search for the record holds up no other partition: a new attempt of the first stage treats
 the others. A cluster may have a core for only one of the two stages. Then the second stage ends,
-and the first one treats all partitions for a while.
+and the first stage treats all partitions for a while.
 """
 
 from __future__ import annotations

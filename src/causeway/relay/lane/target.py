@@ -4,7 +4,7 @@ The broker works on one request of a connection at a time. So a request has a ba
 that may send one, several requests are in flight, and small neighbours are merged first.
 
 A broker that does not know a producer id accepts any first sequence. If it refused the first of
-several batches in flight (for its timestamps or size), it would append the next one in its place.
+several batches in flight (for its timestamps or size), it would append the next batch in its place.
 So an outlet has one batch in flight until the broker has answered one: then it knows our producer.
 
 A broker expires a producer by the newest timestamp in the *last batch that it appended*. So if
@@ -65,7 +65,7 @@ class TargetKey(NamedTuple):
 
     cluster: str
     node: int
-    slot: int  # the number of the connection among those to the broker
+    slot: int  # the number of the connection to the broker
 
 
 class _ProduceRequest(NamedTuple):
@@ -175,7 +175,7 @@ class TargetConnection:
 
     def _may_have_more(self) -> bool:
         count, size = len(self._requests), self._unanswered_bytes
-        if self._throttled:  # the broker delays each request for the quota of those before it
+        if self._throttled:  # the broker delays each request until the quota allows it
             return not count
         if count >= self.max_requests:
             return count < self.most_small_requests and size < SMALL_BYTES

@@ -101,7 +101,7 @@ class Transforming:
         self._pass_on(flow, on_the_way)
 
     def _pass_on(self, flow: Flow, on_the_way: OnTheWay) -> None:
-        """Passes on all results before the first one that has to wait."""
+        """Passes on all results before the first result that has to wait."""
         while on_the_way.pieces and not on_the_way.writing and on_the_way.halt is None:
             piece = on_the_way.pieces[0]
             letters = on_the_way.stage.spec.dead_letters
@@ -203,7 +203,7 @@ class Transforming:
 
 
 def _why(flow: Flow, on_the_way: OnTheWay, refusal: Refusal) -> str:
-    remedy = "correct the transform, or have such records go to a dead-letter topic"
+    remedy = "correct the transform, or send such records to a dead-letter topic"
     if refusal.reason == DIES:
         remedy = "correct the transform, or give its stage more memory"
     return (

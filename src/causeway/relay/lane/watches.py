@@ -178,5 +178,5 @@ def _move_up(flow: Flow, outlet: OutletState, end: int) -> None:
     flow.settle()
     if end > outlet.pair.target:
         outlet.pair = outlet.pair._replace(target=end)
-        outlet.exclusive = False  # the records between are those of others
+        outlet.exclusive = False  # the records between are records of others
         flow.changed = True

@@ -1,4 +1,4 @@
-"""Finds our records in a target's log: the last one after a pair, or before it if some are lost.
+"""Finds our last record in a target's log: after a pair, or before it if records are lost.
 
 target  ──T────────[ours]──[others']──[ours]──end►      T, q: the pair
           │ sequence q                     ▲
@@ -110,7 +110,7 @@ class Before(NamedTuple):
         return cls(batch.following, batch.last + 1, content, times)
 
     def can_be(self, content: Content) -> bool:
-        """Whether the source's record `content` may be its last one."""
+        """Whether the source's record `content` may be its last record."""
         return self.content is None or (
             comparable(self.content, self.append_times) == comparable(content, self.append_times)
         )
@@ -245,7 +245,7 @@ class TargetLog:
         return ahead if ahead <= _HALF else ahead - SEQUENCE_SPACE
 
     def _check_follows(self, batch: BatchHeader) -> None:
-        """Raises DivergedError if the log shows that our `batch` does not follow our last one."""
+        """Raises DivergedError if our `batch` does not follow our batch before it in the log."""
         before, whole = self.last_before(batch.base, most_bytes=LOOKED_BACK_BYTES)
         if before is None:
             pair = self.outlet.pair

@@ -278,7 +278,7 @@ def readable_from(cluster: Cluster, at: TopicPartition, start: int) -> int:
 def _end_of_batch(
     cluster: Cluster, at: TopicPartition, position: int, end: int, head: bytes
 ) -> int:
-    """The first offset for which the broker finds another batch than the one with `head`."""
+    """The first offset for which the broker finds another batch than the batch with `head`."""
     same, other, step = position, end, 1
     if not head:  # batches that the broker does not find cannot be told apart
         for offset in range(position + 1, min(position + MOST_SINGLE_STEPS, end)):

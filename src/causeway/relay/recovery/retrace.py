@@ -245,7 +245,7 @@ def count_back(source: SourceLog, target: TargetLog) -> ResumedOutlet:
             f"the target ({target.outlet.at}) lost records before offset {pair.target}, and "
             "the logs do not show how many of them were ours",
         )
-    if lost > SEQUENCE_SPACE // 2:  # no record is lost: our last one comes after the pair
+    if lost > SEQUENCE_SPACE // 2:  # no record is lost: our last record comes after the pair
         raise PairTooHighError(not_settled(target.outlet.at, KEEPS_MOVING))
     # One more record, which the target still has, shows whether the count is right.
     window = wanted = lost + 1
@@ -260,7 +260,7 @@ def count_back(source: SourceLog, target: TargetLog) -> ResumedOutlet:
         raise source.diverged(
             f"the target lost {lost} records that it had acknowledged, and the source no longer "
             "has them all",
-            remedy="start with --from to go on with what is left",
+            remedy="start with --from to go on with the remaining records",
         )
     epoch = source.assignment.leader_epoch
     lost_from = advance(pair.sequence, -lost)

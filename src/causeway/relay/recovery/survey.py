@@ -64,7 +64,7 @@ class ResumedOutlet:
     `node` leads the target partition, whose log ends at `end`. `exclusive`: we are the only writer.
     `append_times`: the target sets the timestamps of our records (LogAppendTime). `lost_from`: the
     pair is at the source's log start, but the copy ended at this offset or later; None if the copy
-    ended at the pair. `producer_epoch`: the next one to use, if the outlet keeps offsets."""
+    ended at the pair. `producer_epoch`: the epoch to use next, if the outlet keeps offsets."""
 
     pair: Pair
     end: int
