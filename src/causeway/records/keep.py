@@ -79,8 +79,8 @@ class Unread(NamedTuple):
     """Says which batches a lane may pass on without reading their records.
 
     They are dense, have up to `most_bytes`, and go to the only outlet of a flow. The target checks
-    their CRC. If it refuses one as damaged, it must also refuse all batches after it; it does so as
-    long as it knows our producer. It forgets a producer by the timestamp of its newest batch. So
+    their CRC. If it refuses a batch as damaged, it must also refuse all later batches; it does so
+    as long as it knows our producer. It forgets a producer by the timestamp of its newest batch. So
     the batch before must not be older than `since` (ms). `before` is the newest timestamp of the
     last batch, -1 if there is none. `codecs` has a bit for each codec that such a batch may have.
     """

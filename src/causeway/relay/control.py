@@ -96,10 +96,10 @@ class ControlServer:
 
     It calls `on_hello(connection)` after a lane's Hello, `on_message(connection, message)` for each
     later message, and `on_closed(connection)` once for each connection that sent Hello. The
-    callbacks run in the server's thread, one at a time, and must not block. If one raises, the
-    server closes, and `failure` has the exception. The server keeps at most `_STRANGERS`
+    callbacks run in the server's thread, one at a time, and must not block. If a callback raises,
+    the server closes, and `failure` has the exception. The server keeps at most `_STRANGERS`
     connections that have not proved to have the key, each for a few seconds. It closes the oldest
-    one first, and logs that."""
+    connection first, and logs that."""
 
     def __init__(
         self,

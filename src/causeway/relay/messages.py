@@ -68,7 +68,7 @@ class Assignment(_ControlMessage):
     topic: str
     partition: int
     topic_id: str  # of the source topic, 32 hex digits
-    leader_epoch: int  # of the last relayed record, -1 without one
+    leader_epoch: int  # of the last relayed record, -1 if there is none
     outlets: tuple[Outlet, ...]
     # With several outlets: records below this offset go to the outlet of the partition's number.
     keys_from: int = 0
@@ -171,8 +171,8 @@ class StageSpecs(_ControlMessage, tag="stages"):
 
 
 class StageEnded(_ControlMessage, tag="stage-ended"):
-    """An attempt at a stage has ended, and another one follows. `reason`: why, or '' if its lane
-    closed the connection. `threw`: its query raised an error for a record."""
+    """An attempt at a stage has ended, and another attempt follows. `reason`: why, or '' if its
+    lane closed the connection. `threw`: its query raised an error for a record."""
 
     key: str
     attempt: str

@@ -111,9 +111,9 @@ def first_of(
     start: int,
     end: int,
 ) -> dict[int, int]:
-    """Returns, by producer id, the target offset of the producer's first record in `start` to
-    `end` - 1 with the sequence in `sequences` or a later one. Producers without such a record are
-    missing. Raises CausewayError."""
+    """Returns, by producer id, the target offset of the producer's first record from `start`
+    to `end` - 1 with the sequence in `sequences` or a later sequence. Producers without such a
+    record are missing. Raises CausewayError."""
     found: dict[int, int] = {}
     for raw in log_reader.raw_batches(target, at, start, end):
         batch = BatchHeader.of(raw)

@@ -211,8 +211,8 @@ class Treatments:
             del self._made[link]
 
     def get(self, link: str) -> Treatment:
-        """Raises CausewayError, also if the link has no treatment: the partition's claim has
-        one."""
+        """Raises CausewayError, also if the link has no treatment: the partition's claim has a
+        treatment."""
         if link not in self._made:
             if not (steps := self._steps.get(link)):
                 raise CausewayError("treat the records of", link, "this lane knows no treatment")
@@ -282,8 +282,8 @@ def _renamed(header: Header, topics: Topics) -> Header:
 
 
 # Takes batches as they are relayed, and yields the part of each outlet, None if an outlet gets
-# nothing. All records that one source record becomes for an outlet are in one part. It ends before
-# a record that is refused.
+# nothing. All records that one source record becomes for an outlet are in one part. The series ends
+# before a record that is refused.
 Series = Callable[[Assignment, Iterator[Batch]], Iterator[Sequence[Batch | None]]]
 
 

@@ -141,7 +141,7 @@ _REMEDY: Final = (
 
 
 def read_questions(text: str, name: str) -> list[Question]:
-    """Reads questions. `name`: of the file. Raises ConfigError with `name` and the line."""
+    """Reads questions from the text of file `name`. Raises ConfigError with `name` and line."""
     lines = text.removeprefix("\ufeff").splitlines()
     first = next((line for line in lines if line.strip()), "")
     rows = _json_rows(lines, name) if first.lstrip().startswith("{") else _csv_rows(lines, name)

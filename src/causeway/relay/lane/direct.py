@@ -132,7 +132,7 @@ class DirectWorker:
             self._connection.poll(self._selector)
 
     def close(self) -> None:
-        """Ends the process. The next turn starts another one if there are clients."""
+        """Ends the process. The next turn starts another process if there are clients."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._selector.unregister(connection)

@@ -132,8 +132,8 @@ class GapFiller:
         has a higher epoch, so the broker refuses these requests after it. Nothing refuses them
         before it, so the marker is sent only when none of them can arrive.
 
-        If transactions fill the gap, the epoch of the data stays. A higher one would be in the log
-        with the first batch only: a successor could not know it, and would not refuse that batch.
+        If transactions fill the gap, the epoch of the data stays. A higher epoch would be in the
+        log with the first batch only: a successor could not know it, nor refuse that batch.
         """
         settled_at = max(flow.late_by, flow.rival_by)
         if flow.sought_at < settled_at:

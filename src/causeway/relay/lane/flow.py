@@ -70,7 +70,7 @@ class FetchedTimes:
     def first(self, position: int) -> int:
         """The timestamp of the record at source offset `position`, to within STEP_MS. -1 if that
         record was not fetched. If all fetched batches are below `position`, the timestamp of the
-        last one, because the next record follows it. Drops older notes."""
+        last batch, because the next record follows it. Drops older notes."""
         notes = self._notes
         while len(notes) > 1 and notes[1][0] <= position:
             notes.popleft()
@@ -350,7 +350,7 @@ class Flow:
     def _first_unmirrored(self, position: int) -> int:
         if position < self.source_end:
             return self.waiting.first(position)
-        self.waiting.clear()  # the next record may be much later than the last one
+        self.waiting.clear()  # the next record may be much later than the last record
         return UNKNOWN
 
     def report(self, *, final: bool = False) -> FlowReport:

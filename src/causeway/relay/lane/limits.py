@@ -4,7 +4,7 @@
 
 A broker works on the requests of a connection one after another, and a fetch session has one
 request in flight. So a source broker is read over two connections. Each has its own session for
-some of the partitions, and the broker prepares an answer while another one arrives. A far source
+some of the partitions, and the broker prepares an answer while another answer arrives. A far source
 broker is read over more connections, and in larger answers. A far target broker gets more requests
 before it has answered the first request.
 

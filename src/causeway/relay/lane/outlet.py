@@ -72,16 +72,16 @@ class OutletState:
     `exclusive`: no other client writes. `append_times`: the target sets times (LogAppendTime).
     `remembered_until` (monotonic): several batches may be in flight until then, because the broker
     knows our last sequence (see target.py).
-    `pending_bytes`: of the waiting batches. `copied_bytes`: the part that is not a view.
+    `pending_bytes`: the size of waiting batches. `copied_bytes`: the part without views.
     `breaks`: where the difference of the offsets changed since the last report, both ends of each
     gap. `straight_to`: from the last break to here, the difference is the same.
     `resumed`: the lowest pair from which a recovery has resumed since the last report.
     `newest`: source and target offset of the newest acknowledged record. If a source record became
-    several, it is the first one.
+    several, it is the first of these.
     `as_is_bytes`, `as_is_codecs` (a bit each): batches up to this size, in these codecs, are sent
     as they are. `compression`: how other batches are compressed; None if they keep their codec.
     `most_unpacked`: the most bytes of a batch without compression, after the target refused a
-    larger one; None for any size. `gaps`: set if the outlet keeps the source's offsets.
+    larger batch; None for any size. `gaps`: set if the outlet keeps the source's offsets.
     """
 
     spec: Outlet

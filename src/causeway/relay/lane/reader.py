@@ -1,8 +1,8 @@
 """One connection to a source broker: a fetch session over flows that the broker leads.
 
 One request is outstanding at a time. While the broker prepares the next answer, the lane works on
-the last one. A lane has several connections to a broker (connections.py), and each flow belongs to
-one of them. So the records that are fetched of a flow always follow the records before.
+the last answer. A lane has several connections to a broker (connections.py), and each flow belongs
+to one of them. So the records that are fetched of a flow always follow the records before.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def take(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
 
 def _unread(flow: Flow, fetched: Fetched) -> Unread:
     """The batches that may be passed on unread. The flow must not need their records. The target
-    must append each batch only after the one before, so the producer must have sequences. The
+    must append each batch only after the batch before, so the producer must have sequences. The
     response must be large: the lane's memory counts only large responses."""
     outlets = flow.outlets
     if (

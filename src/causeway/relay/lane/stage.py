@@ -142,7 +142,7 @@ class Stage:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """This stage, and the second one of its transform if there is one."""
+        """This stage, and the second stage of its transform if there is one."""
         return (self,)
 
     def submit(self, work: Work) -> None:

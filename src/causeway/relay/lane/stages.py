@@ -153,7 +153,7 @@ class LaneStages:
         return self._stages[key]
 
     def _make(self, spec: StageSpec, on_hung: OnHung | None = None) -> Stage:
-        """Makes the first stage of a transform; with `on_hung`, the second one."""
+        """Makes the first stage of a transform; with `on_hung`, the second stage."""
         listener, address = self._listen()
         given = listener, address, self._secret, self._helpers, self._selector, self._direct
         if on_hung is not None:

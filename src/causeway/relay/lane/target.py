@@ -1,16 +1,17 @@
 """One connection to a target broker: sends the batches of outlets, and reads the responses.
 
 The broker works on one request of a connection at a time. So a request has a batch of each outlet
-that may send one, several requests are in flight, and small neighbours are merged first.
+that may send, several requests are in flight, and small neighbours are merged first.
 
 A broker that does not know a producer id accepts any first sequence. If it refused the first of
 several batches in flight (for its timestamps or size), it would append the next batch in its place.
-So an outlet has one batch in flight until the broker has answered one: then it knows our producer.
+So an outlet has one batch in flight until the broker has answered a batch: then it knows our
+producer.
 
 A broker expires a producer by the newest timestamp in the *last batch that it appended*. So if
 others write, this is true at each moment (`remembered_until`):
 
-    several batches in flight  ⟹  all of them are young, and so is the last one acknowledged
+    several batches in flight  ⟹  all of them are young, and so is the last acknowledged batch
 
 A batch of old records may be sent while young ones before it are in flight. No batch follows it
 until all of them are answered. If we are the only writer, old batches may be in flight together:

@@ -64,8 +64,8 @@ class LastOfOurs:
     from the pair to the last sequence. `content`: our last record; None if compaction left no
     record of ours, or it is too large to unpack. `index`: the number of that record (from 0).
     `following`: set if `count` is 0 but the log has batches of ours from the pair's target offset
-    on: the sequence after the last one. Then the target had lost records before the pair, and they
-    were sent again."""
+    on: the sequence after the last batch. Then the target had lost records before the pair, and
+    they were sent again."""
 
     count: int
     index: int
@@ -305,8 +305,8 @@ class TargetLog:
         return before, advance(before.following, self.end - before.end)  # compaction, as above
 
     def is_at_pair(self) -> bool:
-        """Whether the record before the pair is our last one, for a target without other writers,
-        whose log ends at the pair. Raises DivergedError as `last_alone` does."""
+        """Whether the record before the pair is our last record, for a target without other
+        writers, whose log ends at the pair. Raises DivergedError as `last_alone` does."""
         sequence = self.outlet.pair.sequence
         if self.remembered is not None and advance(self.remembered, 1) == sequence:
             return True
@@ -373,7 +373,7 @@ class TargetLog:
 
 
 def backwards(end: int) -> Iterator[tuple[int, int]]:
-    """Ranges of target offsets below `end`, the last one first, each longer than the one before."""
+    """Ranges of target offsets below `end`, the last range first. Their lengths grow."""
     window = 1
     while end > 0:
         start = max(0, end - window)

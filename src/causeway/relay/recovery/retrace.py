@@ -8,8 +8,8 @@
     deleted since      S is gone. The target's last record is searched for in the remaining log
     lost by target     the target lost n copied records before S: the position is n records back
 
-The search for a record must find only one. Others may be alike (the same key, value and timestamp,
-or no timestamp). If their neighbours do not tell them apart either, the partition stops.
+The search for a record must find only one record. Others may be alike (the same key, value and
+timestamp, or no timestamp). If their neighbours do not tell them apart either, the partition stops.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _walk_compacted(last: LastOfOurs, source: SourceLog, target: TargetLog) -> t
     """Like `walk`, for a source that was compacted after it was copied. It has at most `last.count`
     of the copied records. The position is after the last of them that the target has as well.
 
-    Records that were copied after that one are in neither log any more. Compaction removed them
+    Records that were copied after that record are in neither log any more. Compaction removed them
     from the target because of later records of the copy. The source has these later records too, so
     compaction removed the earlier ones there as well.
     """
