@@ -29,7 +29,7 @@ class Claim(NamedTuple):
 
 
 def cluster_id(cluster: Cluster) -> str:
-    """The id of the cluster. Raises CausewayError if the cluster does not answer or has no id."""
+    """Returns the cluster's id. Raises CausewayError if it does not answer or has no id."""
     found = cluster.bootstrap_check(ANSWER_S).cluster_id
     if not found:
         raise CausewayError("geo", str(cluster), "it does not give its cluster id")
@@ -37,7 +37,8 @@ def cluster_id(cluster: Cluster) -> str:
 
 
 def on(cluster: Cluster) -> Iterator[Claim]:
-    """The claims on a cluster, without those that this user may not read. Raises CausewayError."""
+    """Yields the claims on a cluster, except those that this user may not read. Raises
+    CausewayError."""
     for name in sorted(cluster.metadata(None).topics):
         if (match := _TOPIC.fullmatch(name)) is None:
             continue
@@ -52,7 +53,8 @@ def on(cluster: Cluster) -> Iterator[Claim]:
 
 
 def check(link: LinkSettings, target: Cluster, source_id: str, target_id: str) -> None:
-    """Raises ConfigError if the destination is the origin, or if one of the names is taken."""
+    """Raises ConfigError if the destination is the origin, or if one of the names means another
+    cluster."""
     origin, name = link.source.alias, link.target.alias
     if source_id == target_id:
         raise ConfigError(
@@ -100,6 +102,7 @@ def check_standing(standing: LinkDirectives, link: LinkSettings, source_id: str)
 
 
 def came_from(source: Cluster, target_id: str) -> tuple[str, ...]:
-    """The names of the destination on the origin, if the origin is one of its destinations as well.
-    Topics whose names begin with one of them came from there. Raises CausewayError."""
+    """Returns the names of the destination on the origin, if the origin is also one of
+    its destinations. Topics whose names begin with one of them came from the destination. Raises
+    CausewayError."""
     return tuple(sorted({claim.origin for claim in on(source) if claim.cluster == target_id}))

@@ -22,9 +22,9 @@ _AT_ONCE: Final = 8  # destinations
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTopicStatus:
-    """A chosen topic. `by`: who chose it; `paused`: who paused it. `mirror`: its partitions
-    together, None if nothing is mirrored. `state`: that of `mirror`, or PAUSED, MISSING or UNKNOWN;
-    `reasons` for it."""
+    """A chosen topic. `by`: who chose it. `paused`: who paused it. `mirror`: all its partitions,
+    None if nothing is mirrored. `state`: the state of `mirror`, or PAUSED, MISSING or UNKNOWN.
+    `reasons`: why it has this state."""
 
     topic: str
     target: str
@@ -66,7 +66,7 @@ class ChosenTopicStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """`by`: the directive that added it; None: it was never added, or was removed. `error`: why
+    """`by`: the directive that added it; None if it was never added, or was removed. `error`: why
     nothing else is known. `reason`: why its driver does not act on the chosen topics."""
 
     name: str
@@ -102,8 +102,8 @@ class Destination:
 
 
 def look_at(settings: Settings) -> tuple[Destination, ...]:
-    """Looks at all destinations in parallel. One that does not answer has the reason in `error`,
-    and does not delay the others."""
+    """Looks at all destinations in parallel. A destination that does not answer has the reason in
+    `error`, and does not delay the others."""
     if not settings.links:
         return ()
     with clusters() as connect, ThreadPoolExecutor(min(_AT_ONCE, len(settings.links))) as pool:
@@ -135,7 +135,7 @@ def _look(link: LinkSettings, connect: Connect) -> Destination:
 def chosen_topics(
     link: LinkSettings, standing: LinkDirectives, status: LinkStatus
 ) -> tuple[ChosenTopicStatus, ...]:
-    """The status of the topics that `standing` has, by name."""
+    """Returns the status of the topics that `standing` has, by name."""
     mirrored = {each.topic: each for each in topics_of(status)}
     return tuple(
         _topic(link, name, by, standing, mirrored.get(name), status)

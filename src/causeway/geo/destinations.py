@@ -1,4 +1,4 @@
-"""Adds and removes destinations. A destination keeps the list of its chosen topics itself."""
+"""Adds and removes destinations. The destination's cluster keeps the list of its chosen topics."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _AT_ONCE = 8  # destinations
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """`before`: the directive that added it earlier; nothing was written then. `topics`: the topics
-    that were already chosen."""
+    """`before`: the directive that added it before; in this case nothing was written. `topics`: the
+    topics that were already chosen."""
 
     destination: str
     cluster: str
@@ -53,9 +53,9 @@ def add_destination(
     """Makes the target of the link a destination of its source: writes the cluster id of the
     origin there.
 
-    `known`: the id of the cluster that had this name until now. Raises ConfigError if the cluster
-    is another one or the origin itself, or if one of the names is taken; ConflictError for a
-    concurrent request; CausewayError.
+    `known`: the id of the cluster that had this name so far. Raises ConfigError if the cluster is
+    another one or the origin itself, or if one of the names means another cluster. Raises
+    ConflictError for a concurrent request, and other CausewayErrors.
     """
     with clusters() as connect:
         source, target = connect(link.source_admin), connect(link.target_admin)
@@ -110,7 +110,7 @@ def remove_destination(
 
 
 def unreachable_destinations(links: Sequence[LinkSettings]) -> dict[str, CausewayError]:
-    """The targets of `links` that do not answer now, with the reasons; asked in parallel."""
+    """Returns the targets of `links` that do not answer now, with the reasons. Asks in parallel."""
     with clusters() as connect, ThreadPoolExecutor(max(1, min(_AT_ONCE, len(links)))) as pool:
         checks = {
             link.target.alias: pool.submit(connect(link.target_admin).bootstrap_check)

@@ -1,7 +1,7 @@
-"""The addresses of origin and destinations that this machine remembers. For logins, the file has
-only the path of a client.properties.
+"""The file with the addresses of origin and destinations on this machine. For logins, it has only
+the path of a client.properties.
 
-The destinations keep everything else, so each machine that has the addresses can act next.
+The destinations keep everything else, so each machine with the addresses can do the next command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RESERVED: Final = frozenset({"spark", "causeway", "clusters", "config"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAddress:
-    """`config`: the client.properties for the cluster; `cluster`: the id of a destination, once it
+    """`config`: the client.properties for the cluster. `cluster`: the id of a destination, once it
     is known."""
 
     name: str
@@ -45,18 +45,18 @@ class ClusterAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeoFile:
-    """`path`: of this file, which need not exist yet."""
+    """`path`: the path of the file, which need not exist yet."""
 
     path: Path
     origin: ClusterAddress | None = None
     destinations: tuple[ClusterAddress, ...] = ()
 
     def cluster_of(self, name: str) -> str | None:
-        """The cluster id of the destination `name`; None if it is not known."""
+        """Returns the cluster id of the destination `name`; None if it is not known."""
         return next((each.cluster for each in self.destinations if each.name == name), None)
 
     def known_origin(self) -> ClusterAddress:
-        """The origin. Raises ConfigError if it was never named."""
+        """Returns the origin. Raises ConfigError if it was never named."""
         if self.origin is None:
             raise ConfigError(
                 "geo",
@@ -67,7 +67,7 @@ class GeoFile:
         return self.origin
 
     def destination(self, name: str) -> ClusterAddress:
-        """The destination `name`. Raises ConfigError with the known names."""
+        """Returns the destination `name`. Raises ConfigError with the known names."""
         self.known_origin()
         for each in self.destinations:
             if each.name == name:
@@ -81,7 +81,8 @@ class GeoFile:
         )
 
     def with_origin(self, place: ClusterAddress) -> GeoFile:
-        """Raises ConfigError if another origin is known, or if a destination has the name."""
+        """Returns the file with this origin. Raises ConfigError if another origin is known, or if a
+        destination has the name."""
         check_name(place.name, "origin")
         if self.origin is not None and self.origin.name != place.name:
             raise ConfigError(
@@ -95,7 +96,8 @@ class GeoFile:
         return replace(self, origin=place)
 
     def with_destination(self, place: ClusterAddress) -> GeoFile:
-        """Replaces the destination of the same name. Raises ConfigError."""
+        """Returns the file with this destination; replaces one with the same name. Raises
+        ConfigError."""
         check_name(place.name, "destination")
         if self.origin is not None and self.origin.name == place.name:
             raise _same_name(place.name)
@@ -108,13 +110,14 @@ class GeoFile:
         )
 
     def only(self, name: str | None) -> GeoFile:
-        """With the destination `name` only; None: with all. Raises ConfigError."""
+        """Returns the file with only the destination `name`, or with all if it is None. Raises
+        ConfigError."""
         return self if name is None else replace(self, destinations=(self.destination(name),))
 
 
 def default_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """CAUSEWAY_GEO_CONFIG, else `geo.json` in the user's configuration folder. Raises ConfigError
-    for a user without a home directory."""
+    """Returns CAUSEWAY_GEO_CONFIG, else `geo.json` in the user's configuration folder. Raises
+    ConfigError if the user has no home directory."""
     if named := environment.get(GEO_FILE_VARIABLE):
         return Path(named)
     base = environment.get("XDG_CONFIG_HOME", "")
@@ -131,7 +134,7 @@ def default_path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_geo_file(path: Path) -> GeoFile:
-    """The content of `path`; empty if there is no such file. Raises ConfigError."""
+    """Returns the content of `path`; empty if there is no such file. Raises ConfigError."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:

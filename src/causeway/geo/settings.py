@@ -1,4 +1,4 @@
-"""Turns origin and destinations into the entries of a property file. So they are a mirror like any
+"""Makes the entries of a property file from origin and destinations. So they are a mirror like any
 other, and each command that takes a file works with them (`causeway geo properties`)."""
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def settings_of(
     more: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """One link from the origin to each destination. `more`: a property file with keys for
-    this run (`causeway.*`, `spark.*`) and for all flows. Raises ConfigError."""
+    """Returns settings with a link from the origin to each destination. `more`: a property file
+    with keys for this run (`causeway.*`, `spark.*`) and for all flows. Raises ConfigError."""
     environment = os.environ if environment is None else environment
     origin = known.known_origin()
     entries = dict(_flows(known))
@@ -68,7 +68,7 @@ def settings_of(
 
 
 def link_to(known: GeoFile, name: str) -> LinkSettings:
-    """The link to the destination `name`. Raises ConfigError."""
+    """Returns the link to the destination `name`. Raises ConfigError."""
     (link,) = settings_of(known.only(name)).links
     return link
 
@@ -76,7 +76,7 @@ def link_to(known: GeoFile, name: str) -> LinkSettings:
 def client_of(
     place: ClusterAddress, environment: Mapping[str, str] | None = None
 ) -> ClientSettings:
-    """The client settings for one cluster. Raises ConfigError."""
+    """Returns the client settings for one cluster. Raises ConfigError."""
     environment = os.environ if environment is None else environment
     problems = Problems(_subject(place))
     found = client_settings(place.name, _read(place, environment), problems)
@@ -86,8 +86,9 @@ def client_of(
 
 
 def as_properties(known: GeoFile) -> Mapping[str, Entry]:
-    """The entries for other programs. Values of client.properties files become references to these
-    files, so no secret is copied. Raises ConfigError for a value that is a reference in part."""
+    """Returns the entries for other programs. Values of client.properties files become references
+    to these files, so no secret is copied. Raises ConfigError for a value that is partly a
+    reference."""
     entries = dict(_flows(known))
     for place in (known.known_origin(), *known.destinations):
         own = {} if place.config is None else dict(read_properties(place.config).entries)
@@ -109,7 +110,8 @@ def _flows(known: GeoFile) -> Iterator[tuple[str, Entry]]:
 
 
 def _referring(place: ClusterAddress, entry: Entry) -> str:
-    """The value for other programs. References are followed once: a reference stays as it is."""
+    """Returns the value for other programs. References are resolved only once, so a reference does
+    not change."""
     value = entry.value
     if "${" not in value:
         return f"${{file:{place.config}:{entry.key}}}"
@@ -125,7 +127,7 @@ def _referring(place: ClusterAddress, entry: Entry) -> str:
 
 
 def _read(place: ClusterAddress, environment: Mapping[str, str]) -> dict[str, Entry]:
-    """The entries of its file, with names without prefixes."""
+    """Returns the entries of the cluster's file, with names without prefixes."""
     own: Mapping[str, Entry] = {}
     if place.config is not None:
         problems = Problems(str(place.config))
@@ -150,8 +152,8 @@ def _with_bootstrap(place: ClusterAddress, own: Mapping[str, Entry]) -> dict[str
 
 
 def _of_place(place: ClusterAddress, own: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The entries under the keys of a property file. A key that is not for the whole cluster is set
-    for each of its clients."""
+    """Returns the entries with the keys of a property file. A key that is not for the whole cluster
+    is set for each of its clients."""
     found = {}
     for name, entry in own.items():
         roles = ("",) if name in CLUSTER_KEYS else tuple(f"{role}." for role in ROLE_KEYS)

@@ -1,7 +1,7 @@
 """Adds, removes, pauses and resumes the chosen topics of one destination.
 
-Each is written to the directives of the link on the destination (control/geo_topics.py). The
-leading process acts on it. All topics of one call are written, or none.
+Each change is written to the directives of the link on the destination (control/geo_topics.py). The
+leading process acts on it. A call writes all of its topics, or none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_TOPICS: Final = 1000  # topics at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTopicChange:
-    """`changed`: false if nothing had to change; `before`: the earlier directive."""
+    """`changed`: false if nothing had to change. `before`: the earlier directive."""
 
     topic: str
     target: str
@@ -49,8 +49,8 @@ class ChosenTopicChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """`action`: add, remove, pause or resume. `driver`: the leading driver, None if none leads;
-    `acted`: whether it has acted, None if the call did not wait; `refused`: why it does not act."""
+    """`action`: add, remove, pause or resume. `driver`: the leading driver, None if none leads.
+    `acted`: whether it has acted, None if the call did not wait. `refused`: why it does not act."""
 
     destination: str
     action: str
@@ -87,12 +87,12 @@ def add_topics(
     reason: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> Done:
-    """Copies topics of the origin, each from its first record on; a topic that was copied before
+    """Copies topics of the origin, each from its first record on. A topic that was copied before
     goes on at its position. Waits up to `wait_s` for the leading driver; None: does not wait.
 
-    Raises ConfigError for a topic that is unknown (with similar names), internal, or came from the
-    destination, whose mirror has ended, or whose mirror topic has records of unknown origin.
-    ConflictError for a concurrent request; CausewayError.
+    Raises ConfigError for a topic that is unknown (with similar names) or internal, that came from
+    the destination, whose mirror has ended, or whose mirror topic has records of unknown origin.
+    Raises ConflictError for a concurrent request, and other CausewayErrors.
     """
     names = _checked(names, "add")
     with clusters() as connect:
@@ -127,7 +127,7 @@ def remove_topics(
     reason: str | None = None,
     wait_s: float | None = WAIT_S,
 ) -> Done:
-    """Stops copying topics; the copies stay. Otherwise like `add_topics`."""
+    """Stops the copying of topics; the copies stay. Otherwise like `add_topics`."""
     names = _checked(names, "remove")
     with clusters() as connect:
         standing = geo_topics.learn(connect(link.target_admin), link)
@@ -180,7 +180,8 @@ pause_topics, resume_topics = partial(_each, "pause"), partial(_each, "resume")
 
 
 def available_topics(link: LinkSettings, match: str = "") -> tuple[str, ...]:
-    """The topics of the origin that are not chosen and can be, by name. Raises CausewayError."""
+    """Returns the topics of the origin that can be chosen and are not, by name. Raises
+    CausewayError."""
     with clusters() as connect:
         source, target = connect(link.source_admin), connect(link.target_admin)
         target_id = claims.cluster_id(target)
@@ -197,7 +198,7 @@ def available_topics(link: LinkSettings, match: str = "") -> tuple[str, ...]:
 
 
 def why_not(link: LinkSettings, name: str, back: Collection[str]) -> str | None:
-    """Why the link cannot mirror the topic `name`; None if it can. `back`: the names of the
+    """Returns why the link cannot mirror the topic `name`; None if it can. `back`: the names of the
     destination on the origin, see claims.came_from."""
     decision = link.as_chosen(name)
     if decision.target_name is None:
@@ -225,7 +226,8 @@ def _checked(names: Sequence[str], action: str) -> list[str]:
 
 
 def _targets(link: LinkSettings, names: Sequence[str], back: Collection[str]) -> dict[str, str]:
-    """Raises ConfigError for the first topic that cannot be mirrored."""
+    """Returns the names on the destination. Raises ConfigError for the first topic that cannot be
+    mirrored."""
     for name in names:
         if (why := why_not(link, name, back)) is not None:
             raise ConfigError("add", f"topic {name}", why)
@@ -233,7 +235,7 @@ def _targets(link: LinkSettings, names: Sequence[str], back: Collection[str]) ->
 
 
 def target_of(link: LinkSettings, name: str) -> str:
-    """The name of the topic on the destination; its own name if it cannot be mirrored."""
+    """Returns the topic's name on the destination; its own name if it cannot be mirrored."""
     return link.as_chosen(name).target_name or name
 
 
@@ -270,8 +272,8 @@ def _refuse_unknown(source: Cluster, link: LinkSettings, names: Sequence[str]) -
 def _refuse_namesakes(
     target: Cluster, targets: Mapping[str, str], contents: ProgressContents
 ) -> None:
-    """Refuses topics whose mirror topic has records of unknown origin: exactly once would not
-    hold."""
+    """Refuses topics whose mirror topic has records of unknown origin: these would break exactly
+    once."""
     known = {at.topic for at in contents.partitions}
     names = {mirror: name for name, mirror in targets.items() if name not in known}
     found = target.metadata(sorted(names)).topics if names else {}
@@ -298,7 +300,7 @@ def done(
     before: LinkDirectives,
     wait_s: float | None,
 ) -> Done:
-    """The result of the written directives. `targets`: by topic, the name on the destination."""
+    """Returns the result of the written directives. `targets`: names on the destination."""
     outcome = asking.outcome(None if wait_s is None else time.monotonic() + wait_s)
     changed = {str(key[1].topic) for key, _ in plan.changes if key[0] is DirectiveKind.MIRROR}
     known = geo_topics.chosen(before)
@@ -318,7 +320,7 @@ def done(
 
 
 def _refused(asking: DirectiveRequest, outcome: DirectiveOutcome) -> str | None:
-    """Why the driver, which has read the directives, does not act on them."""
+    """Returns why the driver, which has read the directives, does not act on them."""
     told = asking.contents.directives
     if outcome.driver is None or not outcome.acted or told is None:
         return outcome.refused

@@ -24,9 +24,9 @@ class Token:
 
 
 class Tokens:
-    """One client's tokens. Thread-safe: one request is under way at a time.
+    """One client's tokens. Thread-safe: only one request runs at a time.
 
-    `fetch` asks for a new token, in at most the seconds that it is given."""
+    `fetch`: gets a new token. Its argument is the longest time, in seconds."""
 
     def __init__(self, fetch: Callable[[float], Token]) -> None:
         self._fetch = fetch
@@ -35,12 +35,12 @@ class Tokens:
         self._refresh_at = self._expires_at = 0.0  # monotonic
 
     def token(self, timeout_s: float) -> str:
-        """A token with at least a fifth of its life left; less if no new one can be had at the
-        moment. Raises what `fetch` raises."""
+        """Returns a token with at least a fifth of its life left, or less if its issuer does not
+        answer at the moment. Raises the errors of `fetch`."""
         return self.current(timeout_s).value
 
     def current(self, timeout_s: float) -> Token:
-        """The same, with the lifetime that is left."""
+        """Returns the same with the remaining lifetime."""
         with self._lock:
             asked_at = time.monotonic()
             if asked_at >= self._refresh_at:
@@ -65,8 +65,8 @@ _shared_lock = threading.Lock()
 
 
 def shared_tokens(key: Hashable, fetch: Callable[[], Callable[[float], Token]]) -> Tokens:
-    """The only Tokens of this process for `key`: all that decides which token a client gets.
-    `fetch` makes the function that asks for one, if this is the first call for `key`."""
+    """Returns the only Tokens of this process for `key`. `key`: all that decides which token a
+    client gets. `fetch`: makes the function that gets a token, at the first call for `key`."""
     with _shared_lock:
         tokens = _shared.pop(key, None) or Tokens(fetch())
         _shared[key] = tokens

@@ -1,6 +1,6 @@
 """A schema registry's objects: subjects, versions, ids, references, compatibility levels, modes.
 
-Within a context (`http://registry/contexts/.NAME`), subjects have no prefix: the subject
+In a context (`http://registry/contexts/.NAME`), subjects have no prefix: the subject
 `:.NAME:orders-value` of other clients is `orders-value` here. References that form a circle define
 no schema."""
 
@@ -23,7 +23,7 @@ _AVRO = "AVRO"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A reference to another schema, by `name` (in Protobuf the path that it imports)."""
+    """A reference to another schema. `name`: in Protobuf, the imported path."""
 
     name: str
     subject: str
@@ -35,7 +35,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The content of a schema. `more`: metadata and rules, of registries that have them."""
+    """The content of a schema. `more`: metadata and rules, if the registry has them."""
 
     text: str = field(repr=False)
     kind: str = _AVRO  # AVRO, JSON, PROTOBUF
@@ -62,8 +62,8 @@ class Schema:
         )
 
     def with_references(self, versions: Mapping[tuple[str, int], int]) -> Schema:
-        """The same schema with references to other versions: for each named version, the one
-        here."""
+        """Returns the schema with references to other versions. `versions`: the new version for
+        each subject and version."""
         moved = (
             replace(each, version=versions.get((each.subject, each.version), each.version))
             for each in self.references
@@ -82,7 +82,7 @@ def _parsed(kind: str, text: str) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectVersion:
-    """A version of a subject. `guid`: in newer registries."""
+    """A version of a subject. `guid`: only in newer registries."""
 
     subject: str
     number: int
@@ -95,7 +95,7 @@ class SchemaRegistry:
     """Raises UnansweredError and RegistryRefusedError. Thread-safe."""
 
     def __init__(self, settings: RegistrySettings | Mapping[str, Any], context: str = "") -> None:
-        """`context`: of its subjects, without the dot; "" for the context of the URL."""
+        """`context`: the context of its subjects, without the dot; "" for that of the URL."""
         values = dict(settings if isinstance(settings, Mapping) else settings.as_json())
         if context:
             values["url"] = f"{values['url']}/contexts/.{quote(context, safe='')}"
@@ -105,7 +105,7 @@ class SchemaRegistry:
         self._prefix = f":{inside}:" if inside else ""
 
     def subjects(self) -> list[str]:
-        """All subjects, also deleted softly."""
+        """Returns all subjects, including softly deleted ones."""
         found = self._client.get("/subjects?deleted=true")
         if found is None:  # some registries answer so if they have no subjects
             return []
@@ -114,13 +114,13 @@ class SchemaRegistry:
         return sorted(str(each).removeprefix(self._prefix) for each in found)
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
-        """Version numbers, the oldest first; none for an unknown subject. `deleted`: also those
-        that were deleted softly."""
+        """Returns version numbers, the oldest first; none for an unknown subject. `deleted`: also
+        softly deleted ones."""
         found = self._client.get(f"{_at(subject)}/versions{_also(deleted)}")
         return sorted(found or ())
 
     def version(self, subject: str, number: int, *, deleted: bool = True) -> SubjectVersion | None:
-        """`deleted`: also a version that was deleted softly."""
+        """Returns a version. `deleted`: also a softly deleted one."""
         found = self._client.get(f"{_at(subject)}/versions/{number}{_also(deleted)}")
         return None if found is None else self._version(found)
 
@@ -129,8 +129,8 @@ class SchemaRegistry:
         return None if found is None else _schema(found)
 
     def subjects_of(self, id: int, *, deleted: bool = True) -> list[tuple[str, int]]:
-        """The subjects and versions that have the schema `id`. `deleted`: also those that were
-        deleted softly."""
+        """Returns the subjects and versions that have the schema `id`. `deleted`: also softly
+        deleted ones."""
         found = self._client.get(f"/schemas/ids/{id}/versions{_also(deleted)}") or ()
         return sorted(
             (str(each["subject"]).removeprefix(self._prefix), int(each["version"]))
@@ -138,8 +138,8 @@ class SchemaRegistry:
         )
 
     def id_of_guid(self, guid: str) -> int | None:
-        """None: the GUID is unknown here, or the registry has no GUIDs. A GUID is the same in every
-        context, an id is not."""
+        """Returns the id. None if the GUID is unknown here, or if the registry has no GUIDs. A GUID
+        is the same in all contexts, an id is not."""
         found = self._optional(f"/schemas/guids/{guid}/ids")
         own = self._prefix.strip(":") or "."
         ids = sorted(
@@ -150,14 +150,15 @@ class SchemaRegistry:
         return ids[0] if ids else None
 
     def find(self, subject: str, schema: Schema) -> SubjectVersion | None:
-        """The version of `subject` with the content of `schema`."""
+        """Returns the version of `subject` with the content of `schema`; None if there is none."""
         found = self._client.ask("POST", f"{_at(subject)}?deleted=true", schema.as_json())
         return None if found is None else self._version(found)
 
     def register(
         self, subject: str, schema: Schema, *, id: int | None = None, number: int | None = None
     ) -> int:
-        """Returns the schema's id. With `id` and `number`: as that version, in the mode IMPORT."""
+        """Registers a schema, with `id` and `number` as that version, which needs the mode IMPORT.
+        Returns the schema's id."""
         body = schema.as_json()
         if id is not None:
             body |= {"id": id, "version": number}
@@ -167,11 +168,11 @@ class SchemaRegistry:
         return int(found["id"])
 
     def delete(self, subject: str, number: int) -> None:
-        """Deletes softly: the id stays known."""
+        """Deletes a version softly: its id stays known."""
         self._client.ask("DELETE", f"{_at(subject)}/versions/{number}")
 
     def mode(self, subject: str) -> str | None:
-        """The mode in force, None if the registry has no modes."""
+        """Returns the mode in force, None if the registry has no modes."""
         found = self._optional(f"/mode/{_name(subject)}?defaultToGlobal=true")
         return None if found is None else str(found.get("mode"))
 
@@ -180,12 +181,12 @@ class SchemaRegistry:
         self._client.ask("PUT", path, {"mode": mode})
 
     def level(self, subject: str) -> str | None:
-        """The compatibility level, if the subject has its own."""
+        """Returns the subject's own compatibility level, if it has one."""
         found = self._client.get(f"/config/{_name(subject)}")
         return None if found is None else found.get("compatibilityLevel")
 
     def set_level(self, subject: str, level: str | None) -> None:
-        """None: the registry's own level applies again."""
+        """Sets the level. None: the registry's own level applies again."""
         path = f"/config/{_name(subject)}"
         if level is None:
             self._client.ask("DELETE", path)
@@ -193,7 +194,7 @@ class SchemaRegistry:
             self._client.ask("PUT", path, {"compatibility": level})
 
     def _optional(self, path: str) -> Any:
-        """None also if the registry does not have this part of the interface."""
+        """Returns the answer. None also if the registry lacks this part of the interface."""
         try:
             return self._client.get(path)
         except UnansweredError as error:
@@ -235,17 +236,17 @@ def _at(subject: str) -> str:
     return f"/subjects/{_name(subject)}"
 
 
-MOST_LEVELS: Final = 100  # of references below a schema
+MOST_LEVELS: Final = 100  # levels of references below a schema
 _SHOWN: Final = 6  # versions, in a message
 
 
 class CircularError(UnansweredError):
-    """A schema refers to itself through others, or through more than `MOST_LEVELS` of them. An
-    operator must change it on the source: no later try can succeed."""
+    """A schema refers to itself through others, or has more than `MOST_LEVELS` levels of
+    references. An operator must change it on the source: no later try can succeed."""
 
 
 class Trail:
-    """The path of versions, each of which refers to the next. `url`: of their registry."""
+    """A path of versions. Each refers to the next. `url`: the address of their registry."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -279,15 +280,14 @@ def _shown(circle: list[tuple[str, int]]) -> str:
     return " -> ".join(named)
 
 
-LATE_S = (0.2, 0.4, 0.8, 1.6)  # before each further question for an unknown id
-LATE_EVERY_S = 60.0  # at most so often
+LATE_S = (0.2, 0.4, 0.8, 1.6)  # the pause before each repeated question for an unknown id
+LATE_EVERY_S = 60.0  # the least time between two series of repetitions
 _Found = TypeVar("_Found")
 
 
 class LateAnswers:
-    """One of several instances of a registry may learn late of a schema that was just registered.
-    So a question for an unknown id is repeated for some seconds, but not for each of many invented
-    ids."""
+    """An instance of a registry may get a new schema later than another instance. So a question for
+    an unknown id is repeated for some seconds, but not for each of many invented ids."""
 
     def __init__(self) -> None:
         self._late_at = -LATE_EVERY_S
