@@ -70,8 +70,8 @@ def transforms(link: LinkStatus) -> list[Text]:
 
 
 def render(snapshot: Snapshot, lines: int, width: int) -> RenderableType:
-    """All links, in about `lines` lines of `width` characters. Of too many topics, those with the
-    worst state and the largest lag are shown."""
+    """Returns all links, in about `lines` lines of `width` characters. If there are too many
+    topics, shows those with the worst state and the largest lag."""
     share = max(4, lines // max(1, len(snapshot.links)) - 3)
     parts: list[RenderableType] = []
     for link in snapshot.links:
@@ -141,7 +141,7 @@ def _cells(row: TopicStatus) -> dict[str, str]:
 
 
 def _together(rows: Sequence[TopicStatus]) -> TopicStatus:
-    """The topics that the screen has no room for; unknown lags count as none."""
+    """Returns one row for the topics without room on the screen. Unknown lags count as none."""
     return structs.replace(
         rows[0],
         topic=f"and {count(len(rows), 'topic')} more",

@@ -19,8 +19,8 @@ TIME = "TIME"  # the metavar of a length of time
 
 
 def seconds(text: str | float) -> float:
-    """The seconds of `90`, `30s`, `5m`, `1.5h` or `500ms`. Raises BadParameter, to which typer adds
-    the option."""
+    """Returns the seconds of `90`, `30s`, `5m`, `1.5h` or `500ms`. Raises BadParameter; typer adds
+    the option to it."""
     found = _TIME.fullmatch(str(text).strip())
     if found is None:
         raise typer.BadParameter(f"{text} is not a length of time, such as 30s, 5m or 1h")
@@ -28,7 +28,7 @@ def seconds(text: str | float) -> float:
 
 
 def at_least(least_s: float) -> Callable[[str | float], float]:
-    """Parses as `seconds` does, and refuses less than `least_s`."""
+    """Returns a parser like `seconds` that refuses less than `least_s`."""
 
     def parse(text: str | float) -> float:
         found = seconds(text)
@@ -40,8 +40,8 @@ def at_least(least_s: float) -> Callable[[str | float], float]:
 
 
 def complete_link(context: typer.Context, incomplete: str) -> list[str]:
-    """The flows of the file on the command line, for the completion of a shell. Reads the file
-    only; a file with errors gives no names."""
+    """Returns the flows of the file on the command line, for the completion of a shell. Reads only
+    the file. If the file has errors, returns no names."""
     file = context.params.get("file")
     # After an option without its value, arguments have no names yet.
     named = [Path(file)] if file is not None else [Path(each) for each in context.args]
@@ -70,7 +70,7 @@ def _links(file: Path) -> Iterator[str]:
 
 
 def valued(name: str, metavar: str, text: str, **more: Any) -> Any:
-    """An option with a value; `text`, its help, names the default if there is one."""
+    """Returns an option with a value. `text`: its help, which names the default if there is one."""
     return typer.Option(name, metavar=metavar, help=text, show_default=False, **more)
 
 

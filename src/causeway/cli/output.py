@@ -50,7 +50,7 @@ class Output(Console):
 
 class _Column(NamedTuple):
     title: str
-    width: int  # of its title and of its widest cell, in terminal columns
+    width: int  # the width of its title or its widest cell, in terminal columns
     figures: bool
     wraps: bool
 

@@ -85,7 +85,8 @@ def _judge_plan(whole: Plan) -> int:
 
 
 def _judge(errors: list[CausewayError]) -> int:
-    """The exit code of all problems if they have the same, else that of failed partitions."""
+    """Returns the exit code of all problems if they have the same, else that of failed
+    partitions."""
     if not errors:
         return 0
     complain(str(errors[0]) if len(errors) == 1 else f"{len(errors)} problems: {errors[0]}, …")

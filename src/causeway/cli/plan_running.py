@@ -1,4 +1,4 @@
-"""`causeway plan FILE --running`: what would change if the running mirror took the file over."""
+"""`causeway plan FILE --running`: the changes that the file would bring to the running mirror."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _row(change: SettingChange) -> tuple[str, str, str, str]:
 
 
 def _cut(text: str | None, same: int) -> str:
-    """The part of a long text where it differs from the other one, behind `same` characters."""
+    """Returns the part of a long text that differs from the other one, behind `same` characters."""
     if text is None:
         return "–"
     if len(text) <= _LONG:

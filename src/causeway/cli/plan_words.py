@@ -1,4 +1,4 @@
-"""What `causeway plan` shows, in words: where partitions start, and the changes of topics."""
+"""Texts of `causeway plan`: the starts of partitions, and the changes of topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def starts_in_words(starts: Sequence[Start]) -> str:
-    """Where the partitions of one topic would start, in words."""
+    """Returns in words where the partitions of one topic would start."""
     from causeway.operate.plan import How
 
     ways: defaultdict[str, list[Start]] = defaultdict(list)
@@ -50,7 +50,7 @@ def kept_in_words(kept: KeptOffsets | None) -> str:
 
 
 def changes_in_words(each: LinkPlan) -> defaultdict[str, list[str]]:
-    """The changes of each target topic, in words."""
+    """Returns the changes of each target topic in words."""
     from causeway.control import AlterTopicConfigs, CreateTopic, GrowTopic, SyncConfigs
 
     words: defaultdict[str, list[str]] = defaultdict(list)
@@ -76,7 +76,7 @@ def changes_in_words(each: LinkPlan) -> defaultdict[str, list[str]]:
 
 
 def _value(value: str | None) -> str:
-    """A config value as text; None: the default."""
+    """Returns a config value as text. None is the default."""
     from causeway.control import topic_configs
 
     if value is None:

@@ -1,4 +1,4 @@
-"""Shows a running daemon: a live table on a terminal, else logs on stderr.
+"""Shows a running daemon: as a live table on a terminal, otherwise as logs on stderr.
 
 Logs are logfmt, one line for each event: `time=… level=… event="…" key=value …`. The subject of an
 event is passed as `extra`, so that a machine can read it:
@@ -54,7 +54,7 @@ def presenter(
         next_at = time.monotonic() + _LOG_EVERY_S
 
         def log_progress(look: Look) -> None:
-            """Of a bounded run. Otherwise the daemon logs changes; nothing else needs a line."""
+            """Shows a bounded run. For other runs the daemon's logs of changes are enough."""
             nonlocal next_at
             if bounded and time.monotonic() >= next_at:
                 next_at = time.monotonic() + _LOG_EVERY_S
@@ -102,7 +102,7 @@ def _terminal(*, bounded: bool, address: str | None) -> Iterator[Show]:
 
 
 class Paced:
-    """Draws as often as drawing costs little, and at the end."""
+    """Draws the table, less often if that costs much, and once more at the end."""
 
     def __init__(self, draw: Callable[[Snapshot], None]) -> None:
         self._draw = draw
@@ -162,7 +162,7 @@ class _Above(logging.Handler):
 
 
 def share(snapshot: Snapshot) -> tuple[int, int]:
-    """The source offsets of a bounded run: done, and in total."""
+    """Returns the source offsets of a bounded run: done, and in total."""
     done = total = 0
     for link in snapshot.links:
         for partition in link.partitions:
@@ -175,7 +175,7 @@ def share(snapshot: Snapshot) -> tuple[int, int]:
 
 
 class Logfmt(logging.Formatter):
-    """UTC with milliseconds; quotes values as JSON does if they have special characters."""
+    """Formats times as UTC with milliseconds. Quotes values with special characters like JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))

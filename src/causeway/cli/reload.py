@@ -1,4 +1,4 @@
-"""`causeway reload FILE`: has a running driver put the changed file in force."""
+"""`causeway reload FILE`: makes a running driver put the changed file in force."""
 
 from __future__ import annotations
 

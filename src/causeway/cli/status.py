@@ -90,8 +90,8 @@ def command(
 
 
 def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatus]:
-    """Unchanged if `room` lines suffice (None: unlimited). Otherwise the partitions with the worst
-    state and the largest lag come first, because a screen cuts off the rest."""
+    """Returns the links unchanged if `room` lines suffice (None: unlimited). Otherwise partitions
+    with the worst state and the largest lag come first, because a screen cuts off the rest."""
     if room is None or sum(map(_lines, links)) <= room:
         return list(links)
     ordered = [tuple(sorted(each.partitions, key=_urgency)) for each in links]
@@ -99,7 +99,7 @@ def worst_first(links: Sequence[LinkStatus], room: int | None) -> list[LinkStatu
 
 
 def _lines(each: LinkStatus) -> int:
-    """The most lines of a link: on a narrow screen, each topic has its own line."""
+    """Returns the most lines of a link: on a narrow screen, each topic has its own line."""
     return len(each.partitions) + len({one.topic for one in each.partitions})
 
 
@@ -110,7 +110,7 @@ def _urgency(one: PartitionStatus) -> tuple[int, int]:
 
 
 def render(links: Sequence[LinkStatus], width: int) -> RenderableType:
-    """All links, one below the other, in `width` columns."""
+    """Shows all links, one below the other, in `width` columns."""
     from rich.console import Group
 
     parts: list[RenderableType] = []
@@ -170,7 +170,8 @@ def _parts(each: LinkStatus, width: int) -> Iterator[RenderableType]:
 
 
 def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
-    """A row each. The reasons are a column if there is room, else they follow the table."""
+    """Shows a row for each partition. The reasons are a column if there is room; otherwise they
+    follow the table."""
     from causeway.cli.output import fits, table
 
     rows = [
@@ -199,7 +200,7 @@ def _partitions(each: LinkStatus, width: int) -> Iterator[RenderableType]:
 
 
 def _reasons(partitions: Iterable[PartitionStatus]) -> Iterator[RenderableType]:
-    """One line for all partitions of a topic with the same reason."""
+    """Returns one line for all partitions of a topic with the same reason."""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in partitions:
         if one.reason:
@@ -210,8 +211,8 @@ def _reasons(partitions: Iterable[PartitionStatus]) -> Iterator[RenderableType]:
 
 
 def _of(seen: int | None, held: int | None) -> str:
-    """A number as consumers of committed records see it, and the number after the end of open
-    transactions if that differs."""
+    """Returns a number as consumers of committed records see it, and the number after the end of
+    open transactions if that differs."""
     if seen is None or not held:
         return number(seen)
     return f"{number(seen)} of {number(seen + held)}"

@@ -27,12 +27,12 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """`text` with each of its lines made printable; the lines stay lines."""
+    """Returns `text` with printable lines. The line ends stay."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def printable_json(text: str) -> str:
-    r"""The same JSON, with characters that a terminal obeys as escapes such as `\u009b`."""
+    r"""Returns the same JSON, with escapes (`\u009b`) for characters that a terminal obeys."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
