@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from causeway.cluster import pool
 from causeway.control import claim_checks, required_apis
@@ -60,7 +61,9 @@ def _with_aborted(
 
 def _same_number(original: Callable[..., Any], *given: Any) -> Any:
     return {
-        group: {at: place._replace(downstream=place.upstream) for at, place in places.items()}
+        group: {
+            at: structs.replace(place, downstream=place.upstream) for at, place in places.items()
+        }
         for group, places in original(*given).items()
     }
 
