@@ -1,4 +1,4 @@
-"""Kinds of values: which texts a key takes, and what they become."""
+"""Kinds of values: the texts that a key accepts, and the values that they become."""
 
 from __future__ import annotations
 

@@ -202,8 +202,8 @@ def why_incomplete(
     written = progress.outlets[0].pair.target
     if target_end < written:
         return (
-            f"the target ends at {target_end}, below {written}: it lost what it had acknowledged, "
-            "and gets it again from a running driver"
+            f"the target ends at {target_end}, below {written}: it lost records that it had "
+            "acknowledged, and gets them again from a running driver"
         )
     # A mirror that began at the source's end lags by nothing, but lacks all earlier records.
     if target_end > 0 or source_first is None or source_first >= progress.position:

@@ -152,8 +152,8 @@ def left_to_others(
             stays[name] = f"{value}, since others may write to it: {_KEEPING[name]}"
         elif excludes(exclude, name):
             stays[name] = (
-                f"{value}, since config.properties.exclude names it: what it does not take is"
-                " refused, and the partition says so"
+                f"{value}, since config.properties.exclude names it: records that it does not allow"
+                " are refused, and the partition says so"
             )
     return stays
 

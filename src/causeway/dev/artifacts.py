@@ -116,9 +116,9 @@ def _verify(jars: JarSet, version: str, folder: Path) -> None:
             raise PrerequisiteError(
                 "use",
                 f"{jars.title} {version}",
-                f"{jar.name} is not the file that was tested: its SHA-512 is another",
-                remedy=f"do not trust where it came from; remove {cache_directory() / 'ivy'} and "
-                "fetch again from a registry that you trust",
+                f"{jar.name} is not the tested file: its SHA-512 differs",
+                remedy=f"do not trust its registry; remove {cache_directory() / 'ivy'} and download"
+                " it again from a registry that you trust",
             )
 
 

@@ -75,8 +75,8 @@ class LinkView:
 
 
 class View:
-    """One snapshot, with its topics. It is made in 0.1 s of CPU from a snapshot of 100,000
-    partitions, half of what it took to renew the view before it, and never changes."""
+    """One snapshot, with its topics. It never changes. With 100,000 partitions it takes 0.1 s of
+    CPU, half of the time that an update of the previous view would take."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot

@@ -1,9 +1,9 @@
 """Matches names with Java regular expressions, which must match the whole name.
 
-Other people choose the names of topics and groups, so a match must end soon for any name. RE2 takes
-time in proportion to the name's length. Patterns that RE2 does not support (look-around,
-back-references, …) are matched by backtracking, which may take for ever: such a match is given up
-after `TIME_LIMIT_S`, and other threads can run meanwhile.
+Other people choose the names of topics and groups, so a match must end soon for each name. RE2
+takes time in proportion to the name's length. Patterns that RE2 does not support (look-around,
+back-references, …) are matched by backtracking, which may never end. Such a match is abandoned
+after `TIME_LIMIT_S`; other threads can run meanwhile.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _MEMORY = 64 << 20  # bytes, for the program that RE2 makes of a pattern
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """`pattern` as it is written; `text` for the engines; `linear`: RE2 can match it."""
+    """`pattern`: as in the file. `text`: for the engines. `linear`: RE2 can match it."""
 
     pattern: str
     text: str
     linear: bool
 
     def matches(self, name: str) -> bool | None:
-        """Whether the whole of `name` matches; None without an answer within `TIME_LIMIT_S`.
+        """Whether the whole `name` matches. None if there is no answer within `TIME_LIMIT_S`.
         Answers of backtracking are cached, because they may take long."""
         engine = _engine(self)
         if isinstance(engine, regex.Pattern):
@@ -41,12 +41,12 @@ class Pattern:
 
     @property
     def groups(self) -> int:
-        """How many capturing groups it has."""
+        """The number of capturing groups."""
         return int(_engine(self).groups)
 
     def capture(self, name: str) -> tuple[str, ...] | None:
-        """The text of each group, the whole name first; empty for a group that took no part. No
-        texts if `name` does not match. None as for `matches`."""
+        """Returns the text of each group, the whole name first; '' for a group without a match.
+        Returns no texts if `name` does not match, and None like `matches`."""
         engine = _engine(self)
         if isinstance(engine, regex.Pattern):
             return _backtrack(self, name)
@@ -57,9 +57,9 @@ class Pattern:
 
 
 def compile_pattern(pattern: str, flags: str = "") -> tuple[Pattern, str]:
-    """A pattern, and the flags set at its end. `flags` are those set before it.
+    """Returns a pattern, and the flags that are set at its end. `flags`: those set before it.
 
-    Raises ConfigError if Java refuses the pattern, and if it cannot be translated exactly.
+    Raises ConfigError if Java refuses the pattern, or if it cannot be translated exactly.
     """
     try:
         found = translate(pattern, flags)
@@ -82,11 +82,11 @@ def _engine(pattern: Pattern) -> Any:
         try:
             return re2.compile(pattern.text, options)
         except re2.error:
-            pass  # too many repetitions for it, or a mistake, which the other one words better
+            pass  # too many repetitions, or a mistake, for which the other engine has a better text
     return regex.compile(pattern.text, regex.ASCII)
 
 
-@lru_cache(maxsize=500_000)  # 100,000 topics, and some such patterns
+@lru_cache(maxsize=500_000)  # 100,000 topics, with some such patterns
 def _backtrack(pattern: Pattern, name: str) -> tuple[str, ...] | None:
     try:
         found = _engine(pattern).fullmatch(name, timeout=TIME_LIMIT_S, concurrent=True)

@@ -1,7 +1,7 @@
-"""Sets of Unicode's characters, which Java's character classes are computed with.
+"""Sets of Unicode's characters, for computing Java's character classes.
 
-The tables of the `regex` package say which characters have a property. Surrogates are in no set:
-they are halves of characters, and no name contains them.
+The tables of the `regex` package have the properties of characters. Surrogates are in no set: they
+are halves of characters, and no name contains them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _SPECIAL_IN_CLASS = frozenset("\\]^-[&|~")
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """`ranges`: (first, last) code points, ascending, neither overlapping nor touching."""
+    """`ranges`: (first, last) code points, ascending. They neither overlap nor touch."""
 
     ranges: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
     def of(ranges: Iterable[tuple[int, int]]) -> Points:
-        """The union of `ranges`, in any order."""
+        """Returns the union of `ranges`, which may be in any order."""
         joined: list[tuple[int, int]] = []
         for first, last in sorted(ranges):
             if joined and first <= joined[-1][1] + 1:
@@ -58,7 +58,7 @@ class Points:
         return any(first <= code <= last for first, last in self.ranges)
 
     def in_class(self) -> str:
-        """The set as a class of a regular expression, in the syntax of RE2 and of Python alike."""
+        """Returns the set as a class of a regular expression, in the syntax of RE2 and Python."""
         if self in (EVERYTHING, Points()):
             return ANYTHING if self.ranges else f"[^{ANYTHING[1:]}"
         inverse = ~self
@@ -85,8 +85,8 @@ ASCII = Points.of([(0, 127)])
 
 @lru_cache(maxsize=256)
 def having(members: str) -> Points:
-    r"""What the class `[members]` holds, as the `regex` package reads it: `having(r"\p{Lu}")`.
-    Raises regex.error for an unknown property."""
+    r"""Returns the characters of the class `[members]`, by the `regex` package:
+    `having(r"\p{Lu}")`. Raises regex.error for an unknown property."""
     found = regex.compile(f"[{members}]+").finditer(_all())
     return Points.of((ord(match[0][0]), ord(match[0][-1])) for match in found) & EVERYTHING
 
@@ -97,21 +97,21 @@ def _all() -> str:
 
 
 def ignoring_ascii_case(points: Points) -> Points:
-    """With `(?i)`: the other case of each ASCII letter as well."""
+    """Returns the set with `(?i)`: also the other case of each ASCII letter."""
     letters = (chr(code) for code in range(128) if code in points and chr(code).isalpha())
     return points | Points.chars(letter.swapcase() for letter in letters)
 
 
 def ignoring_case(points: Points) -> Points:
-    """With `(?iu)`: a range as Java compares it, by the upper case of a character, and by that
-    one's lower case."""
+    """Returns a range with `(?iu)`. Java compares it with the upper case of a character, and with
+    the lower case of that upper case."""
     return points | Points.of(
         (code, code) for code, upper, folded in _cases() if upper in points or folded in points
     )
 
 
 def same_letter(char: str) -> Points:
-    """With `(?iu)`: a single character as Java compares it, by the lower case of the upper case."""
+    """Returns a single character with `(?iu)`. Java compares the lower case of the upper case."""
     wanted = ord(_lower(_upper(char)))
     same = (code for code, _, folded in _cases() if folded == wanted)
     return Points.of((code, code) for code in (ord(char), wanted, *same))
@@ -119,7 +119,7 @@ def same_letter(char: str) -> Points:
 
 @lru_cache(maxsize=1)
 def _cases() -> tuple[tuple[int, int, int], ...]:
-    """(code point, its upper case, the lower case of that) of all that have cases."""
+    """Returns (code point, its upper case, the lower case of that) of all characters with cases."""
     chars = (
         chr(code)
         for span in having(r"\p{Cased}\p{M}\p{Nl}\p{So}").ranges
@@ -134,9 +134,9 @@ def _cases() -> tuple[tuple[int, int, int], ...]:
 
 
 def _upper(char: str) -> str:
-    """One character's upper case that is one character, as Character.toUpperCase."""
+    """Returns a character's upper case, if that is one character, like Character.toUpperCase."""
     return next((text for text in (char.upper(), char.title()) if len(text) == 1), char)
 
 
 def _lower(char: str) -> str:
-    return char.lower()[0]  # only İ has more than one: i and a dot above
+    return char.lower()[0]  # only İ has two characters: i and a dot above

@@ -46,7 +46,7 @@ _POSIX = {
 }
 _NOT_GRAPH = r"\p{White_Space}\p{Cc}\p{Cn}"
 _LINES = r"\n\x0b\f\r\x85\p{Zl}\p{Zp}"
-# With (?U). What begins with ^ is the inverse.
+# With (?U). A class that begins with ^ is the inverse.
 _UNICODE_POSIX = {
     "Lower": r"\p{Lowercase}",
     "Upper": r"\p{Uppercase}",
@@ -64,7 +64,7 @@ _UNICODE_SHORT = {
     "w": r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d",
     "s": r"\p{White_Space}",
 }
-# General categories and their groups, `\p{Lu}`; the names that stand after `Is` or alone.
+# General categories and their groups, `\p{Lu}`. The names are used after `Is` or alone.
 _CATEGORIES = {
     **{
         name: rf"\p{{{name}}}"
@@ -118,7 +118,7 @@ _PROPERTY = re.compile(r"\\[pP](?:\{([^}]*)\}|([^{]))")
 
 @dataclass(slots=True)
 class Scanner:
-    """A place `at` in a Java pattern, the flags in force there, and what was written so far."""
+    """A place `at` in a Java pattern, the flags in force there, and the translation so far."""
 
     pattern: str
     at: int = 0
@@ -133,7 +133,7 @@ class Scanner:
         return ConfigError("read the pattern", self.pattern, f"{cause} (position {self.at + 1})")
 
     def _one(self, char: str) -> Points:
-        """The characters that `char` means under the current flags."""
+        """Returns the characters that `char` means with the current flags."""
         if "i" not in self.flags:
             return Points.chars(char)
         return same_letter(char) if "u" in self.flags else ignoring_ascii_case(Points.chars(char))
@@ -189,7 +189,8 @@ class Scanner:
         return self._any_case(name, having(members) if members else Points())
 
     def _binary(self, name: str) -> Points | None:
-        """What is known as `Is…`, in any case: Unicode's properties, and POSIX's by Unicode."""
+        """Returns the class with the name `Is…`, in any case: Unicode's properties, and POSIX
+        classes by Unicode."""
         name = name.upper()
         posix = next((posix for posix in _POSIX if posix.upper() == name), "")
         members = _BINARY.get(name)
@@ -197,7 +198,7 @@ class Scanner:
         return None if found is None else self._any_case(posix or name, found)
 
     def _any_case(self, name: str, found: Points) -> Points:
-        """With (?i) a class of one case means all three cases."""
+        """Returns the class; with (?i) a class of one case means all three cases."""
         if "i" not in self.flags or name not in _CASED:
             return found
         if found.ranges[-1][1] < 128:

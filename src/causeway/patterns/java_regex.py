@@ -1,9 +1,9 @@
-r"""Java regular expressions to the syntax that RE2 and Python's `regex` share.
+r"""Translates Java regular expressions to the syntax that RE2 and Python's `regex` share.
 
-A class, a dot, a letter under `(?i)` become the set of characters that Java means by them, so that
-no flag is left and both engines match alike. Look-around, back-references, atomic groups and
-possessive quantifiers, which RE2 has not, are marked. What cannot be translated exactly is refused
-with a ConfigError; nothing is guessed.
+A class, a dot, or a letter with `(?i)` becomes the set of characters that Java means, so that the
+result has no flags and both engines match alike. Look-around, back-references, atomic groups and
+possessive quantifiers are marked, because RE2 lacks them. A pattern that cannot be translated
+exactly is refused with a ConfigError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KNOWN_FLAGS = "imsudU"
 
 _LINE_ENDS = Points.chars("\n\r\x85\u2028\u2029")
 _END = f"(?!{ANYTHING})"
-# \Z, and $ without (?m): at the end, or before the line end that the text ends with.
+# \Z, and $ without (?m): at the end, or before a line end at the end of the text.
 _LAST_LINE_END = rf"(?:{_END}|(?<!\r)(?=\n{_END})|(?=(?:\r\n|[\r\x85\u2028\u2029]){_END}))"
 _UNIX_LAST_LINE_END = rf"(?=\n?{_END})"
 _LINE_END = rf"(?:{_END}|(?<!\r)(?=\n)|(?=[\r\x85\u2028\u2029]))"
@@ -36,7 +36,7 @@ _UNIX_LINE_START = rf"(?:(?={ANYTHING})(?:\A|(?<=\n)))"
 class RegexTranslation:
     """`text` matches a whole name as the Java pattern does, with no flag but ASCII (for `\\b`).
 
-    `flags`: those set at the end, which hold for what follows. `linear`: RE2 can match it.
+    `flags`: those set at the end, which apply to later patterns. `linear`: RE2 can match it.
     """
 
     text: str
@@ -45,14 +45,15 @@ class RegexTranslation:
 
 
 def translate(pattern: str, flags: str = "") -> RegexTranslation:
-    """`pattern` as it matches whole names. `flags` are those set before it. Raises ConfigError."""
+    """Translates `pattern` to match whole names. `flags`: those set before it. Raises
+    ConfigError."""
     return _Translator(pattern, flags=flags).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenGroup:
-    """An open group: the `flags` to go back to at its end, and whether it is `closed` to what
-    follows: it only looks, or never gives back what it took."""
+    """An open group. `flags`: the flags to restore at its end. `closed`: the text after it does not
+    change its match, because it only looks, or never gives back matched text."""
 
     flags: str
     closed: bool
@@ -64,7 +65,7 @@ class _Translator(Scanner):
     names: set[str] = field(default_factory=set)
     captures: int = 0
     linear: bool = True
-    repeatable: bool = False  # whether what was written last may be repeated
+    repeatable: bool = False  # whether the last translated part may be repeated
 
     def run(self) -> RegexTranslation:
         while self.at < len(self.pattern):
@@ -130,7 +131,7 @@ class _Translator(Scanner):
             self._looking(_UNIX_LINE_START if "d" in self.flags else _LINE_START, 1)
 
     def _end(self, each_line: bool, length: int = 1) -> None:
-        """`$` or `\\Z`, which is `length` long."""
+        """Translates `$` or `\\Z`, which is `length` long."""
         if self._is_last(length):
             self._emit("(?:)", length)
         elif "d" in self.flags:
@@ -182,9 +183,9 @@ class _Translator(Scanner):
                 raise self._refuse(f"the flag (?{flag}) is not supported")
         if end == ":":
             self._open("(?:", match.end())
-        else:  # for the rest of the group, later alternatives included
+        else:  # for the rest of the group, including later alternatives
             self.at += match.end()
-        # Unicode's classes bring Unicode's cases with them.
+        # Unicode's classes include Unicode's cases.
         added = set(on + "u" * ("U" in on))
         self.flags = "".join(sorted((set(self.flags) | added) - set(off)))
 

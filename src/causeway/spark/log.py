@@ -237,7 +237,7 @@ def _after_loss(
             f"its log now goes from {first} to {last}: records were deleted before they were read",
             code=codes.OFFSET_OUT_OF_RANGE,
             name="OFFSET_OUT_OF_RANGE",
-            remedy="set option failOnDataLoss to false to go on with what is left",
+            remedy="set option failOnDataLoss to false to read the remaining records",
         )
     return min(first, end) if position < first else end
 

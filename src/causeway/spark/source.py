@@ -217,7 +217,7 @@ class StreamReader(_SparkReader, DataSourceStreamReader, SupportsTriggerAvailabl
                 "it was read, and does not exist any more",
                 code=3,
                 name="UNKNOWN_TOPIC_OR_PARTITION",
-                remedy="set option failOnDataLoss to false to go on with what is left",
+                remedy="set option failOnDataLoss to false to read the remaining partitions",
             )
         short = {tp: begun[tp] for tp, at in ends.items() if at < begun[tp]}
         if short and self._options.fail_on_data_loss:
@@ -242,8 +242,8 @@ class StreamReader(_SparkReader, DataSourceStreamReader, SupportsTriggerAvailabl
                     raise BrokerError(
                         "read",
                         str(tp),
-                        f"it was read up to offset {least[tp]}, and its log ends at {at} by now:"
-                        " it was truncated or recreated",
+                        f"it was read up to offset {least[tp]}, and its log now ends at {at}: it"
+                        " was truncated or recreated",
                         code=-1,
                         name="BEHIND",
                         retriable=True,

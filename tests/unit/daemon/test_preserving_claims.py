@@ -98,7 +98,7 @@ def test_records_that_are_there_must_be_the_source_s() -> None:
     ("offsets", "more", "word"),
     [
         (filled(501), {}, "ends at 501, and orders-0 at 500"),
-        (filled(100, 50, LATER), {}, "begins at 200 by now"),
+        (filled(100, 50, LATER), {}, "now begins at 200"),
         (filled(80), {"transform": "ff"}, "a transform or treatment made them"),
         (filled(0), {"shared": True}, "transforms lead records"),
     ],

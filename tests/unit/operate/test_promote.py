@@ -68,7 +68,7 @@ def test_an_error_of_one_link_names_the_links_that_were_promoted_before_it(
         clusters["B"].logs[mirror] = Log()
         clusters["B"].begin(each, progress(position=0, outlets=outlets_at(mirror)))
 
-    with pytest.raises(PartitionsFailedError, match=r"C->B: promoted by now; stop the producers"):
+    with pytest.raises(PartitionsFailedError, match=r"C->B: already promoted; stop the producers"):
         promote_with(monkeypatch, clusters, "C->B", "A->B")
     with pytest.raises(PartitionsFailedError, match=r"mirrored up to 0 of 1 \(stop the producers"):
         promote_with(monkeypatch, clusters, "A->B")

@@ -38,7 +38,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Raises ConfigError that says what is wrong, and quotes nothing."""
+    """Parses a login module. Raises ConfigError with the cause, which quotes nothing."""
     tokens = _tokens(text)
     if len(tokens) < 2:
         raise _refused("it needs a login module, a control flag such as 'required' and a ';'")
@@ -107,8 +107,8 @@ TRUST = {
     for start in ("", "oauth.")
     for name in ("certificates", "location", "password", "type")
 }
-"""Options that say what is trusted at the token endpoint: Kafka's handler's, and Strimzi's, whose
-later ones win."""
+"""Options for the trusted certificates of the token endpoint: those of Kafka's handler, and those
+of Strimzi's handler, which win."""
 
 ACCESS_TOKEN = "oauth.access.token"  # noqa: S105 - an option's name
 ACCESS_TOKEN_FILE = "oauth.access.token.location"  # noqa: S105 - an option's name

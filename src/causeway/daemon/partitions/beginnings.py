@@ -49,7 +49,7 @@ def _at_first_record(beginning: Beginning, source: Cluster) -> Begin:
             source, one.at, offsets.log_start, offsets.end, committed=one.link.fetch.read_committed
         )
     except CausewayError:
-        return begin  # for example, the log begins later by now: its lane meets the error as well
+        return begin  # for example, the log now begins later: its lane meets the error as well
     is_large = first - begin.start >= one.link.offset_filler_from
     return replace(begin, offsets_from=first) if is_large else begin
 

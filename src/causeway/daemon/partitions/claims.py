@@ -238,6 +238,6 @@ def not_alone(at: TopicPartition, what: str, seconds: float) -> CausewayError:
     return CausewayError(
         what,
         str(at),
-        f"a lane of an earlier start may still send as before, for {seconds:.0f} s at the most",
+        f"a lane of an earlier start may still send as before, for at most {seconds:.0f} s",
         retriable=True,
     )

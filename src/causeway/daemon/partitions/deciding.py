@@ -155,7 +155,7 @@ def _pass_over(one: Candidate, progress: PartitionProgress) -> PassOver | None:
         return None
     known = _with_ids(progress, one.topic)
     if one.wish.adopt:
-        # More may be lost by now.
+        # Meanwhile more may be lost.
         return PassOver(progress=known, to=max(loss.to, one.offsets.log_start), adopted=True)
     if claim_checks.passes(progress, one.link.on_data_loss):
         return PassOver(progress=known, to=loss.to, adopted=False)
@@ -194,7 +194,7 @@ def _begin_behind(one: Candidate, progress: PartitionProgress, change: str) -> B
     elif one.wish.adopt and not one.keeps:
         otherwise = Begin(start=_where_it_stopped(progress, one.offsets), targets=targets)
     else:
-        what = "the transform or treatment" if progress.transform else "what was relayed"
+        what = "the transform or treatment" if progress.transform else "the relaying"
         otherwise = Stop(
             reason=f"{what} of {one.topic.source} {_UNDER_WAY}: run once with the earlier one and "
             "--finish-in-flight, which mirrors no more than those, or start with --from TIMESTAMP "

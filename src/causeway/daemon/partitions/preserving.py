@@ -52,9 +52,7 @@ def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Sto
             beyond += f": {target} has up to {end - offsets.end} records that were never mirrored"
         return _stop(one, beyond)
     if end < offsets.log_start:
-        return _stop(
-            one, f"{target} ends at {end}, and {one.at} begins at {offsets.log_start} by now"
-        )
+        return _stop(one, f"{target} ends at {end}, and {one.at} now begins at {offsets.log_start}")
     if one.transform is not None and not _only_marks(one):
         return _stop(one, f"{target} has records already, and a transform or treatment made them")
     return IfSame(
@@ -108,7 +106,7 @@ def translate(
         progress=progress,
         otherwise=Stop(
             reason=f"{one.topic.source} kept its offsets until now, and {one.topic.target} does "
-            f"not show up to where it was mirrored ({claim_checks.ACT})"
+            f"not show its last mirrored offset ({claim_checks.ACT})"
         ),
     )
 

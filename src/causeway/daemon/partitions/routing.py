@@ -77,7 +77,7 @@ def keys_stay(topic: MirroredTopic) -> bool:
 def why_keys_move(topic: MirroredTopic) -> str:
     return (
         f"{topic.source} ({topic.partitions} partitions) went to {topic.fed} partitions of "
-        f"{topic.target}, which has {topic.target_partitions} by now: partitions were added at "
+        f"{topic.target}, which now has {topic.target_partitions}: partitions were added at "
         "the target, and keys would change theirs"
     )
 

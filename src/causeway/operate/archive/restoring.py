@@ -110,7 +110,7 @@ def restore(
         foreign = {name for name in names if work.holds_others(name)}
         if foreign and not into_existing:
             cause = f"already on {alias}, with records that are not from this archive"
-            remedy = "delete or rename them, or add to what is there with --into-existing"
+            remedy = "delete or rename them, or add records to them with --into-existing"
             raise DivergedError("restore", ", ".join(sorted(foreign)), cause, remedy=remedy)
         return work.restore_all(names, replication_factor, foreign)
 

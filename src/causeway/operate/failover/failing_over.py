@@ -161,7 +161,7 @@ class LinkFailover:
                 return self._again(end)
             if end.how is not State.FAILED_OVER:
                 cause = f"its mirror was {end.how} {end.by}, with nothing left to copy"
-                remedy = "`causeway promote` does what is left of that"
+                remedy = "`causeway promote` finishes that"
                 raise ConfigError("fail over", ending.subject, cause, remedy=remedy)
         # In the background: a source that is gone must not delay this.
         with ThreadPoolExecutor(1) as pool:
@@ -236,7 +236,7 @@ class LinkFailover:
 
     def _ask(self, progress: Mapping[TopicPartition, PartitionProgress]) -> missing.SourceAnswer:
         ending = self.ending
-        ending.say(f"asking the source, {SOURCE_S:g} s at the most")
+        ending.say(f"asking the source, for at most {SOURCE_S:g} s")
         return missing.look(ending, progress, SOURCE_S, self.silent())
 
     def _known(self, seen: missing.SourceAnswer) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def promote(
                 done.append(move.run())
             except CausewayError as error:
                 if before := [one.link for one in done if one.changed]:
-                    error.remedy = f"{', '.join(before)}: promoted by now; {error.remedy}"
+                    error.remedy = f"{', '.join(before)}: already promoted; {error.remedy}"
                 raise
         return tuple(done)
 
@@ -225,6 +225,6 @@ def refusal(subject: str, lagging: Collection[LaggingPartition]) -> PartitionsFa
         "promote",
         subject,
         f"not all is mirrored: {shown}{more}",
-        remedy=f"{first} and try again, or `causeway failover` loses what is left",
+        remedy=f"{first} and try again, or `causeway failover` loses the other records",
         retriable=True,
     )

@@ -96,7 +96,7 @@ def find_unmirrored(
         raise ConfigError(
             "fail back",
             missing[0],
-            f"its mirror has ended, and by now {link.source.alias} lacks it, or the file says that "
+            f"its mirror has ended, and now {link.source.alias} lacks it, or the file says that "
             f"{link.name} does not mirror it",
             remedy="put the topic back into the file; or use --create-topics: it creates the topic "
             "there, empty, and then all its records are brought back",

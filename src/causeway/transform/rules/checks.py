@@ -50,8 +50,8 @@ def check_keys(rules: tuple[TransformRule, ...], transform: TransformSettings) -
                 raise unusable(
                     transform,
                     rule,
-                    f"the secret {name} is too short for a hash: with a key that can be guessed, "
-                    f"so can what was hashed",
+                    f"the secret {name} is too short for a hash: if the key can be guessed, the "
+                    f"hashed texts can be guessed",
                     remedy=f"take {MIN_HASH_KEY_BYTES} characters or more",
                 )
             continue
