@@ -153,7 +153,7 @@ def test_a_jar_of_a_tested_version_is_what_was_tested(
     _play(_FILLS, runs, monkeypatch)
     for pins in (ROOT, f"{ROOT}{'1' * 128}  kafka-clients-4.3.0.jar\n"):
         (tmp_path / "pins").write_text(pins)
-        with pytest.raises(PrerequisiteError, match=r"kafka-clients-4.3.0.jar is not the file"):
+        with pytest.raises(PrerequisiteError, match=r"kafka-clients-4.3.0.jar is not the tested"):
             broker_classpath()
         assert not (cache / "lib").exists()
     (tmp_path / "pins").write_text(f"{ROOT}{EMPTY}  kafka-clients-4.3.0.jar\n")
