@@ -16,8 +16,13 @@ from tests.harness.waiting import await_until
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.parametrize("sole_writer", [True, False])
 def test_groups_follow_there_and_back(
-    source: KafkaTools, target: KafkaTools, prefix: str, monkeypatch: pytest.MonkeyPatch
+    source: KafkaTools,
+    target: KafkaTools,
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    sole_writer: bool,
 ) -> None:
     """One reads on B meanwhile. Another one goes on behind the cut on A. A third one has not read
     on A all that came back from B, and never ran on B."""
@@ -25,7 +30,7 @@ def test_groups_follow_there_and_back(
     moves, stays, lags = groups = [prefix + name for name in ("moves", "stays", "lags")]
     link = identity(source, target, prefix, f"{prefix}.*")
     control = replace(link.control, sync_group_offsets_interval_s=0.5)
-    link = replace(link, sole_writer=True, control=control)
+    link = replace(link, sole_writer=sole_writer, control=control)
     back = replace(turned(link), way_back=True)
     both = settings_of(link, back)
 

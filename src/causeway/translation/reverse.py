@@ -81,30 +81,39 @@ class BeforeFailback:
     def places(self, course: Course, offsets: Collection[int]) -> dict[int, int]:
         """Returns the exact target offsets of those source `offsets` before the beginning of
         `course` that the reverse link has mirrored. Empty if a cluster does not answer."""
-        if course.begun < 0:
-            return {}
-        try:
-            self._look()
-        except CausewayError:
-            self._reverse = None
-        if self._reverse is None:
-            return {}
-        directives = self._directives.directives
-        there = origin_of(course.source, course.target, course.begun, directives, self._reverse)
-        if there is None or there.state is State.STOPPED or there.begins:
+        if (there := self._there(course)) is None or self._reverse is None:
             return {}
         (outlet,) = there.outlets
-        if not (
-            same_topic(there.topic_id, course.outlet.topic_id)
-            and same_topic(outlet.topic_id, course.topic_id)
-        ):
-            return {}
         maps = offset_maps_of(there, self._reverse.maps.get(there.source, {}))
         if (known := maps.get(outlet.at)) is None:
             return {}
         first = known.points[0].target
         places = {offset: known.place_back(offset) for offset in offsets if offset >= first}
         return {offset: place for offset, place in places.items() if isinstance(place, int)}
+
+    def brought_to(self, course: Course) -> int:
+        """Returns the target offset below which the reverse link has mirrored all records, to
+        source offsets before the beginning of `course`. 0 if that is not known."""
+        there = self._there(course)
+        return 0 if there is None or there.transform is not None else there.outlets[0].pair.source
+
+    def _there(self, course: Course) -> PartitionProgress | None:
+        """Returns the reverse link's progress of the same two partitions. None if it did not end at
+        the beginning of `course`, or a cluster does not answer."""
+        if course.begun < 0:
+            return None
+        try:
+            self._look()
+        except CausewayError:
+            self._reverse = None
+        if self._reverse is None:
+            return None
+        directives = self._directives.directives
+        there = origin_of(course.source, course.target, course.begun, directives, self._reverse)
+        if there is None or there.state is State.STOPPED or there.begins:
+            return None
+        same = same_topic(there.topic_id, course.outlet.topic_id)
+        return there if same and same_topic(there.outlets[0].topic_id, course.topic_id) else None
 
     def _look(self) -> None:
         if (now := time.monotonic()) < self._look_at:

@@ -79,6 +79,10 @@ class OffsetTranslator:
         self.fallbacks = 0
         self.unfinished = False
 
+    def brought_to(self, course: Course) -> int:
+        """See BeforeFailback."""
+        return 0 if self._before is None else self._before.brought_to(course)
+
     def shared(self) -> dict[TopicPartition, Collection[TopicPartition]]:
         """See shared_by."""
         return shared_by(self._courses.courses()) if self._courses.transforms else {}

@@ -6,8 +6,9 @@
 
 A commit must not pass such a record. The group has read all records before its own commit on the
 target, our records up to its translated offset, and another link's records up to its checkpoint by
-that link. All other records are unread: records of programs, records of a source on which the group
-has committed nothing, and our records of topics on which it has committed nothing.
+that link, and all records that a reverse link brought to the source before a failback. All other
+records are unread: records of programs, records of a source on which the group has committed
+nothing, and our records of topics on which it has committed nothing.
 
 If the offset map shows that each offset is one of our records, the log is not read. Other
 ranges are read once for all groups, and each group continues from the end of its last look.
@@ -40,6 +41,7 @@ from causeway.translation.course import Course, CourseKey
 _LOOK_S = 10.0  # a round reads for this time; the next round reads the rest
 _FEEDS_S = 30.0  # after this time, the claims of other links are read again
 
+BroughtTo = Callable[[Course], int]
 AloneUntil = Callable[[CourseKey, int], int]  # see OffsetMap.alone_until
 
 
@@ -243,10 +245,12 @@ def _checkpoints(topic: TopicLog) -> dict[tuple[str, TopicPartition], int]:
 
 class UnreadRecords:
     """Finds the unread records of one link's groups. Not thread-safe. `unfinished`: the last look
-    had too little time, and the next look continues."""
+    had too little time, and the next look continues. `brought_to`: see BeforeFailback."""
 
-    def __init__(self, target: Cluster, link: LinkSettings) -> None:
-        self._target = target
+    def __init__(
+        self, target: Cluster, link: LinkSettings, brought_to: BroughtTo = lambda _: 0
+    ) -> None:
+        self._target, self._brought_to = target, brought_to
         self._others = _OtherWriters(target, link)
         # With a reverse flow, programs may have written between copies of another tool.
         self._trusts_copies = link.reverse is None
@@ -337,6 +341,8 @@ class UnreadRecords:
             for at, (begin, place) in ranges.items():
                 copied_to = max((each.outlet.copied_to for each in feeding[at]), default=0)
                 copied_to *= self._trusts_copies
+                if len(feeding[at]) == 1:
+                    copied_to = max(copied_to, self._brought_to(feeding[at][0]))
                 start = max(begin, min(copied_to, place))
                 known = before.get((group, at))
                 # An earlier look counts if it covered all from `start` on.

@@ -107,9 +107,16 @@ class Rounds:
             raise self._other.error
         return cast(ProgressContents, self._other.contents)
 
+    @property
+    def _before(self) -> BeforeFailback:
+        return BeforeFailback(cast(Any, None), cast(Any, None), LINK)
+
     def places(self, *offsets: int) -> dict[int, int]:
-        nothing = cast(Any, None)
-        return BeforeFailback(nothing, nothing, LINK).places(self.course, offsets)
+        return self._before.places(self.course, offsets)
+
+    @property
+    def brought_to(self) -> int:
+        return self._before.brought_to(self.course)
 
 
 @pytest.fixture
@@ -129,6 +136,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, other: SimpleNamespace) -> Rounds:
 
 def test_a_group_gets_the_origin_of_a_record_that_the_reverse_link_brought(rounds: Rounds) -> None:
     assert rounds.places(39, 40, 41, 54) == {40: 30, 41: 31, 54: 44}, "39 is from before it, too"
+    assert rounds.brought_to == 45
 
 
 @pytest.mark.parametrize(
@@ -141,6 +149,7 @@ def test_a_group_gets_nothing_by_another_log_or_other_records(
     known = other.contents.partitions[AT]
     other.contents.partitions[AT] = known.replace(**change)
     assert rounds.places(41) == {}
+    assert rounds.brought_to == 0
 
 
 def test_a_group_gets_nothing_if_the_mirror_began_otherwise(
@@ -151,6 +160,7 @@ def test_a_group_gets_nothing_if_the_mirror_began_otherwise(
     for begun in (-1, 3):
         rounds.course = begun_by_this.replace(begun=begun)
         assert rounds.places(41) == {}, "it was claimed again since"
+        assert rounds.brought_to == 0
     rounds.course = begun_by_this.replace(topic_id="cc" * 16)
     assert rounds.places(41) == {}, "the topic was recreated"
     rounds.course = begun_by_this

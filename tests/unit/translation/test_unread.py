@@ -56,6 +56,29 @@ def look(
     return found.look({"g": {AT: UnreadRange(start, place)}}, commits).get("g", {})
 
 
+def test_a_group_has_read_on_the_source_all_that_a_reverse_link_brought_there() -> None:
+    """Programs wrote 5 records on the target, which came to the source before a failback, and then
+    two more. With a second source, nothing is known of its groups."""
+    target = Target()
+    target.append(OURS, 10)
+    target.append(LOCAL, 5)
+    course = fed(SOURCE, outlet())
+
+    def looked(place: int, brought_to: int, *feeding: Course) -> int | None:
+        found = UnreadRecords(cast(Any, target), SHARED, lambda _: brought_to)
+        found.take(feeding, alone)
+        held = look(found, 0, place).get(AT)
+        return None if held is None else held.offset
+
+    assert looked(15, 0, course) == 10
+    assert looked(15, 15, course) is None
+    assert looked(12, 15, course) is None, "a group before the beginning of the mirror"
+    target.append(LOCAL, 2)
+    target.append(OURS, 1)
+    assert looked(18, 15, course) == 15
+    assert looked(15, 15, course, fed(MORE, outlet(ALSO))) == 10
+
+
 def test_what_others_wrote_holds_a_group_back_until_it_has_read_it() -> None:
     target = Target()
     for producer_id, count in ((OURS, 5), (LOCAL, 2), (OURS, 5)):

@@ -86,7 +86,9 @@ class Groups:
 
     def __post_init__(self) -> None:
         link, target, admin = self.link, self.sides.target, self.sides.target_admin
-        self._unread = None if self.registry is None else UnreadRecords(target, link)
+        self._unread = None
+        if self.registry is not None:
+            self._unread = UnreadRecords(target, link, self.translator.brought_to)
         self._both_ways = None
         if link.reverse is not None and self.registry is not None:
             read_again, source = self.registry.read_again, self.sides.source
