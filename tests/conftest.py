@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -24,6 +25,11 @@ os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", f"-XX:+UseSerialGC {_SHORT_L
 # So does Spark: the JVM that runs transforms, and the one that only writes its command line.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_LIVED)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"-XX:+UseSerialGC {_SHORT_LIVED}")
+
+# Under nohup, SIGHUP is ignored. Processes would inherit that, and no run would reload its file.
+# They do not inherit a handler.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # No test fails because a machine is slow.
 settings.register_profile("causeway", deadline=None, max_examples=examples(100))
