@@ -179,6 +179,10 @@ class Statements:
                 continue
             if each.mirrored_to is None or place not in self.checks.series:
                 continue
+            try:
+                self.target.batches(plan.mirrored, place[1])
+            except LookupError:
+                continue  # without a leader, the checks have not seen the newest records
             due = self.checks.series[place]
             mirrored = self.checks.mirrored.get(place)
             held = {} if mirrored is None else mirrored.at
