@@ -121,6 +121,9 @@ class Fire:
                 f"{self.applications.written:,} records written, {_count(self.at_b):,} mirrored; "
                 f"behind: {worst or 'nothing'}; longest pause so far {longest:.0f} s"
             )
+            for witness in (self.at_a, self.at_b):
+                if witness.failure is not None:
+                    self._say(f"an independent reader failed: {witness.failure}")
 
     # The end
 

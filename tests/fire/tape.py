@@ -76,6 +76,7 @@ class Witness(threading.Thread):
         self._over = threading.Event()
         self.tapes: dict[Place, Tape] = {}
         self.failure: BaseException | None = None
+        self._assigned = False
         self._consumer = Consumer(
             {
                 **READER,
@@ -109,8 +110,9 @@ class Witness(threading.Thread):
         self.join()
 
     def check(self) -> None:
+        """Raises AssertionError if it cannot read any more."""
         if self.failure is not None:
-            raise self.failure
+            raise AssertionError(f"an independent reader failed: {self.failure}") from self.failure
 
     def tape(self, place: Place) -> Tape:
         return self.tapes.get(place) or Tape()
@@ -127,8 +129,9 @@ class Witness(threading.Thread):
             if topic.name in known and known[topic.name].error is None
             for partition in known[topic.name].partitions
         ]
-        if all(place in self.tapes for place in found):
+        if self._assigned and all(place in self.tapes for place in found):
             return
+        self._assigned = True
         for place in found:
             self.tapes.setdefault(place, Tape())
         self._consumer.assign(
@@ -145,7 +148,12 @@ class Witness(threading.Thread):
             tape.next = max(tape.next, message.offset())
             return
         if error is not None:
-            if error.code() not in _PASSING:
+            # Only errors of a partition name one.
+            known = self.tapes.get((message.topic(), message.partition()))
+            new = known is not None and not known.next
+            if new and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._assigned = False  # the broker does not know the new partition yet
+            elif error.code() not in _PASSING:
                 raise KafkaException(error)
             return
         tape = self.tapes[message.topic(), message.partition()]
