@@ -81,7 +81,7 @@ class BeforeFailback:
     def places(self, course: Course, offsets: Collection[int]) -> dict[int, int]:
         """Returns the exact target offsets of those source `offsets` before the beginning of
         `course` that the reverse link has mirrored. Empty if a cluster does not answer."""
-        if (there := self._there(course)) is None or self._reverse is None:
+        if (there := self._ended_at(course)) is None or self._reverse is None:
             return {}
         (outlet,) = there.outlets
         maps = offset_maps_of(there, self._reverse.maps.get(there.source, {}))
@@ -94,10 +94,10 @@ class BeforeFailback:
     def brought_to(self, course: Course) -> int:
         """Returns the target offset below which the reverse link has mirrored all records, to
         source offsets before the beginning of `course`. 0 if that is not known."""
-        there = self._there(course)
+        there = self._ended_at(course)
         return 0 if there is None or there.transform is not None else there.outlets[0].pair.source
 
-    def _there(self, course: Course) -> PartitionProgress | None:
+    def _ended_at(self, course: Course) -> PartitionProgress | None:
         """Returns the reverse link's progress of the same two partitions. None if it did not end at
         the beginning of `course`, or a cluster does not answer."""
         if course.begun < 0:
@@ -118,7 +118,7 @@ class BeforeFailback:
     def _look(self) -> None:
         if (now := time.monotonic()) < self._look_at:
             return
+        self._look_at = now + _LOOK_S  # also after an error: each course would wait for a timeout
         self._reverse = self._progress.read()
         if self._reverse is not None:
             self._directives.look()
-        self._look_at = now + _LOOK_S
