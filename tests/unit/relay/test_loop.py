@@ -10,7 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.relay.lane import loop
 from causeway.relay.lane.loop import TICK_S, LaneLoop, until_next_report
+from causeway.relay.messages import Drained
 
 
 def test_answers_that_take_long_do_not_keep_it_from_the_driver(
@@ -69,3 +71,41 @@ def test_many_partitions_that_move_are_reported_less_often_but_in_time_for_the_l
     assert intervals == pytest.approx([1.0, 1.0, 2.0, 2.5, 2.5])
     assert until_next_report(100_000, 0.75, 3.0) == pytest.approx(0.75), "a quarter of the lease"
     assert until_next_report(100_000, 1.0, 3600.0) < 3.0, "the status shows rates that long"
+
+
+def test_a_lane_that_has_ended_sleeps_until_the_driver_has_read_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if a broker has answered meanwhile: nothing reads that answer any more."""
+    ticks = 5
+    monkeypatch.setattr(loop, "TICK_S", 0.02)
+    monkeypatch.setattr(loop, "GOODBYE_S", ticks * loop.TICK_S)
+    sent: list[object] = []
+    looks: list[None] = []
+    driver, broker = socket.socketpair(), socket.socketpair()
+    control = SimpleNamespace(
+        address="127.0.0.1",
+        fileno=driver[0].fileno,
+        send=sent.append,
+        flush=lambda: looks.append(None),
+        receive=list,
+    )
+    connections = SimpleNamespace(crowded=False, small_requests=0)
+    relay = SimpleNamespace(
+        abandon=lambda: None,
+        close_unused_stages=lambda: None,
+        take_touched=list,
+        connections=connections,
+    )
+    lane = LaneLoop(0, cast(Any, control), "secret")
+    lane._selector.register(broker[0], selectors.EVENT_READ, lambda _: None)
+    broker[1].send(b"an answer")
+    try:
+        lane._end(cast(Any, relay), time.monotonic())
+        assert isinstance(sent[-1], Drained)
+        assert len(looks) <= ticks + 1
+    finally:
+        lane._helpers.close()
+        lane._selector.close()
+        for one in (*driver, *broker):
+            one.close()

@@ -266,13 +266,16 @@ class LaneLoop:
         # unread bytes in its socket, the connection would be reset, and the last report could be
         # lost.
         deadline = time.monotonic() + GOODBYE_S
-        try:
-            while time.monotonic() < deadline:
-                self._control.flush()
-                self._control.receive()
-                self._selector.select(TICK_S)
-        except ConnectionError:
-            pass
+        # Nothing reads the responses of brokers any more: a wait for them would end at once.
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._control, selectors.EVENT_READ)
+            try:
+                while time.monotonic() < deadline:
+                    self._control.flush()
+                    self._control.receive()
+                    waiting.select(TICK_S)
+            except ConnectionError:
+                pass
 
 
 def until_next_report(partitions: int, interval_s: float, lease_s: float) -> float:
