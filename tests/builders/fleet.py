@@ -85,7 +85,7 @@ class Lane:
         )
 
 
-def standing(
+def flow_report(
     partition: int, at: int, *, final: bool = False, records: int = 0, recoveries: int = 0
 ) -> FlowReport:
     return FlowReport(
@@ -107,11 +107,11 @@ def standing(
 
 class Heard:
     def __init__(self) -> None:
-        self.standings: list[ReportedPartition] = []
+        self.reports: list[ReportedPartition] = []
         self.waiting: list[Key] = []
 
-    def hear(self, standings: Sequence[ReportedPartition]) -> None:
-        self.standings += standings
+    def hear(self, reports: Sequence[ReportedPartition]) -> None:
+        self.reports += reports
 
     def wait(self, keys: Collection[Key]) -> None:
         self.waiting += keys

@@ -11,7 +11,7 @@ from causeway import geo
 from causeway.config import LinkSettings
 from causeway.errors import CausewayError
 from causeway.geo.topics import ChosenTopicChange, Done
-from causeway.link_topics import Directive, DirectiveKind, Scope
+from causeway.link_topics import Directive, DirectiveKind, LinkDirectives, Scope
 from causeway.model import State
 from causeway.status import Snapshot
 from tests.builders.served import settings
@@ -29,7 +29,7 @@ def chosen(topic: str, kind: DirectiveKind = DirectiveKind.MIRROR) -> Directive:
 def look() -> Snapshot:
     orders = replace(partition(0, State.PAUSED), topic="orders", target_topic="A.orders")
     said = (chosen("orders"), chosen("orders", DirectiveKind.PAUSE), chosen("bills"))
-    return full(replace(link(orders), directives=said))
+    return full(replace(link(orders), directives=LinkDirectives.of(said)))
 
 
 class Clusters:

@@ -6,6 +6,7 @@ from typing import Any
 
 from causeway.errors import ConfigError, UnreachableError
 from causeway.link_topics import (
+    LinkDirectives,
     PauseDirective,
     RuleCounts,
     Scope,
@@ -82,7 +83,7 @@ def of_driver() -> Snapshot:
     )
     led = replace(
         snapshots.link(*partitions),
-        directives=(PAUSE, LIMIT),
+        directives=LinkDirectives.of((PAUSE, LIMIT)),
         groups=(
             GroupStatus(group="readers", followed=True, partitions=2, reason=None),
             GroupStatus(group="others", followed=False, partitions=0, reason="has members"),
@@ -178,7 +179,7 @@ def of_clusters() -> tuple[LinkStatus, ...]:
             ),
             TransformStatus(name="sql", kind="sql", partitions=0),
         ),
-        directives=(PAUSE, LIMIT),
+        directives=LinkDirectives.of((PAUSE, LIMIT)),
         directives_reason="not allowed",
     )
     silent = replace(
@@ -187,7 +188,7 @@ def of_clusters() -> tuple[LinkStatus, ...]:
         driver=None,
         problems=(),
         transforms=(),
-        directives=(),
+        directives=LinkDirectives(),
         directives_reason=None,
         notes=(),
         tasks=(),

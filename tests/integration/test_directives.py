@@ -227,8 +227,8 @@ def test_two_at_once(source: KafkaTools, target: KafkaTools, prefix: str) -> Non
     mirror, _ = mirror_of(source, target, prefix)
     target_cluster = Cluster(mirror.target)
 
-    def amid(standing: LinkDirectives) -> DirectivePlan:
-        assert not standing.by_key
+    def amid(directives: LinkDirectives) -> DirectivePlan:
+        assert not directives.by_key
         act.pause(settings_of(mirror), reason="mine", who="ben@ops", wait_s=None)
         wish = PauseDirective(scope=Scope("orders"), who="anna@ops", at=1)
         return DirectivePlan(changes=((wish.key, wish),))

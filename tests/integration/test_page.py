@@ -11,7 +11,7 @@ import pytest
 from causeway.config import HttpSettings, RunSettings, Settings
 from causeway.errors import ConfigError
 from causeway.http import served
-from causeway.link_topics import PauseDirective, RuleCounts, Scope, TaskRecord
+from causeway.link_topics import LinkDirectives, PauseDirective, RuleCounts, Scope, TaskRecord
 from causeway.model import State
 from causeway.status import GroupStatus, LinkProblem
 from tests.builders.geo import GEO, Clusters
@@ -181,7 +181,9 @@ def test_names_and_reasons_are_text_whatever_they_hold() -> None:
         groups=(GroupStatus(group=EVIL, followed=False, partitions=1, reason=EVIL),),
         problems=(LinkProblem(topic=EVIL, reason=EVIL),),
         tasks=(TaskRecord(name="groups", items={EVIL: EVIL}, reason=EVIL),),
-        directives=(PauseDirective(who=EVIL, why=EVIL, at=1, scope=Scope(EVIL, 0)),),
+        directives=LinkDirectives.of(
+            [PauseDirective(who=EVIL, why=EVIL, at=1, scope=Scope(EVIL, 0))]
+        ),
     )
     evil = replace(
         evil,

@@ -27,21 +27,17 @@ def relayed(
     position: int,
     *,
     read_committed: bool = True,
-    most_bytes: int | None = None,
     end: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Batch]:
     """Yields the relayed series from offset `position` to the end of the log (for committed reads,
-    its last stable offset) at that time, or until `most_bytes` are read. `end`: the log must reach
-    at least this offset. `check` is called before each fetch, and may raise an error. Raises
-    CausewayError."""
-    read = 0
-    while most_bytes is None or read < most_bytes:
+    its last stable offset) at that time. `end`: the log must reach at least this offset. `check` is
+    called before each fetch, and may raise an error. Raises CausewayError."""
+    while True:
         check()
         fetched = cluster.fetch(
             at, position, _READ_BYTES, read_committed=read_committed, max_wait_ms=0
         )
-        read += len(fetched.records)
         aborted = fetched.aborted if read_committed else ()
         kept = keep(memoryview(fetched.records), position, aborted, str(at))
         yield from kept.batches

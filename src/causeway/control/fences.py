@@ -103,34 +103,34 @@ def denies_writes(acls: Acls, topic: str) -> bool:
 
 
 def fences(
-    standing: LinkDirectives, topics: Collection[str] | None = None
+    directives: LinkDirectives, topics: Collection[str] | None = None
 ) -> dict[str, FenceDirective]:
     """Returns the recorded fences, by topic: all, or those of `topics`."""
     return {
         each.scope.topic: each
-        for each in standing.all(FenceDirective)
+        for each in directives.all(FenceDirective)
         if each.scope.topic is not None and (topics is None or each.scope.topic in topics)
     }
 
 
-def expired(standing: LinkDirectives, now_ms: int) -> tuple[FenceDirective, ...]:
+def expired(directives: LinkDirectives, now_ms: int) -> tuple[FenceDirective, ...]:
     """Returns the fences whose time is over, by topic. `now_ms`: by the clock of the leading
     driver, which lifts them. If a mirror has ended, its fence is never over, because no mirror
     copies new records of the source. If a mirror is about to end, its fence gets more time."""
 
     def is_over(fence: FenceDirective) -> bool:
-        end = standing.end_of(fence.scope)
+        end = directives.end_of(fence.scope)
         if end is not None and end.how in ENDED:
             return False
         return fence.until + (0 if end is None else _PROMOTING_MS) <= now_ms
 
-    return tuple(each for _, each in sorted(fences(standing).items()) if is_over(each))
+    return tuple(each for _, each in sorted(fences(directives).items()) if is_over(each))
 
 
-def refuse_lifted(standing: LinkDirectives, topics: Iterable[str], now_ms: int) -> None:
+def refuse_lifted(directives: LinkDirectives, topics: Iterable[str], now_ms: int) -> None:
     """Raises PartitionsFailedError if one of these fences is lifted or over: producers go on, or
     will go on before the mirror has ended."""
-    there = fences(standing)
+    there = fences(directives)
     for topic in sorted(topics):
         if topic not in there or there[topic].until <= now_ms:
             cause = "its fence was lifted meanwhile, or is over"
@@ -163,8 +163,8 @@ def set_up(
 
     _change(sharers, ends, prolonged)
 
-    def decide(standing: LinkDirectives) -> DirectivePlan:
-        there = fences(standing)
+    def decide(directives: LinkDirectives) -> DirectivePlan:
+        there = fences(directives)
         merged = [
             each.replace(acls=there[topic].acls or each.acls, at=there[topic].at)
             if (topic := each.scope.topic) in there
@@ -196,8 +196,8 @@ def _change(
     for target, link in sharers:
         left = set(topics) - done
 
-        def decide(standing: LinkDirectives, left: set[str] = left) -> DirectivePlan:
-            there = fences(standing, left)
+        def decide(directives: LinkDirectives, left: set[str] = left) -> DirectivePlan:
+            there = fences(directives, left)
             after = [each for t, f in sorted(there.items()) if (each := change(t, f)) is not None]
             return DirectivePlan(changes=tuple((each.key, each) for each in after))
 
@@ -246,8 +246,8 @@ def lift(
     }
     gone = [fence for fence in found if results[str(fence.scope.topic)] is None]
 
-    def decide(standing: LinkDirectives) -> DirectivePlan:
-        still = [fence for fence in gone if standing.by_key.get(fence.key) == fence]
+    def decide(directives: LinkDirectives) -> DirectivePlan:
+        still = [fence for fence in gone if directives.by_key.get(fence.key) == fence]
         return DirectivePlan(changes=tuple((fence.key, None) for fence in still))
 
     if gone:

@@ -32,27 +32,27 @@ _SHOWN = 3
 _WHY_NOT = "topics were chosen"  # the start of each reason why a driver does not mirror them
 
 
-def chosen(standing: LinkDirectives) -> dict[str, Directive]:
+def chosen(directives: LinkDirectives) -> dict[str, Directive]:
     """Returns the directive that chose each topic, by its name on the source."""
     return {
         each.scope.topic: each
-        for each in standing.by_key.values()
+        for each in directives.by_key.values()
         if each.kind is DirectiveKind.MIRROR and each.scope.topic is not None
     }
 
 
-def begun(standing: LinkDirectives) -> frozenset[str]:
+def begun(directives: LinkDirectives) -> frozenset[str]:
     """Returns the topics with which a reverse link begins."""
     return frozenset(
         scope.topic
-        for kind, scope in standing.by_key
+        for kind, scope in directives.by_key
         if kind is DirectiveKind.BEGIN and scope.topic is not None
     )
 
 
-def origin(standing: LinkDirectives) -> OriginDirective | None:
+def origin(directives: LinkDirectives) -> OriginDirective | None:
     """Returns the directive that says which cluster the source's name means, if there is one."""
-    return standing.get(OriginDirective)
+    return directives.get(OriginDirective)
 
 
 def without_chosen(directives: Iterable[Directive]) -> tuple[Directive, ...]:
@@ -60,10 +60,10 @@ def without_chosen(directives: Iterable[Directive]) -> tuple[Directive, ...]:
     return tuple(each for each in directives if each.kind not in KINDS)
 
 
-def why_not(standing: LinkDirectives, link: LinkSettings, cluster: str | None) -> str | None:
+def why_not(directives: LinkDirectives, link: LinkSettings, cluster: str | None) -> str | None:
     """Returns why `link` does not mirror the chosen topics. None if it does, or if there are none.
     `cluster`: the id of its source."""
-    names = sorted(chosen(standing))
+    names = sorted(chosen(directives))
     if not names:
         return None
     if not link.geo:
@@ -72,7 +72,7 @@ def why_not(standing: LinkDirectives, link: LinkSettings, cluster: str | None) -
             f"{_WHY_NOT} with `causeway geo` ({', '.join(names[:_SHOWN])}{more}), and the "
             f"driver's file does not allow chosen topics: set {link.name}.causeway.geo = true"
         )
-    own = origin(standing)
+    own = origin(directives)
     if own is not None and own.cluster != cluster:
         return (
             f"{_WHY_NOT} for the cluster {own.cluster} {own.by}, and {link.source.alias} "
@@ -91,36 +91,36 @@ def is_why_not(reason: str | None) -> bool:
     return reason is not None and reason.startswith(_WHY_NOT)
 
 
-def plan_mirror(standing: LinkDirectives, wishes: Iterable[Directive]) -> DirectivePlan:
+def plan_mirror(directives: LinkDirectives, wishes: Iterable[Directive]) -> DirectivePlan:
     """Returns the plan that chooses topics, each by a directive of kind MIRROR or ORIGIN. An
     existing directive stays, with its author and time."""
     return DirectivePlan(
-        changes=tuple((wish.key, wish) for wish in wishes if wish.key not in standing.by_key)
+        changes=tuple((wish.key, wish) for wish in wishes if wish.key not in directives.by_key)
     )
 
 
-def plan_leave(standing: LinkDirectives, topics: Collection[str]) -> DirectivePlan:
+def plan_leave(directives: LinkDirectives, topics: Collection[str]) -> DirectivePlan:
     """Returns the plan that ends the mirroring of `topics`. It also deletes their pauses and
     limits, which would surprise a user who chooses the topic again."""
-    leaving = chosen(standing).keys() & set(topics)
+    leaving = chosen(directives).keys() & set(topics)
     changes: list[DirectiveChange] = [
-        (key, None) for key in standing.by_key if key[0] in _WITH_IT and key[1].topic in leaving
+        (key, None) for key in directives.by_key if key[0] in _WITH_IT and key[1].topic in leaving
     ]
     return DirectivePlan(changes=tuple(changes))
 
 
-def plan_forget(standing: LinkDirectives) -> DirectivePlan:
+def plan_forget(directives: LinkDirectives) -> DirectivePlan:
     """Returns the plan that removes all chosen topics, and frees the source's name for another
     cluster."""
-    leave = plan_leave(standing, chosen(standing)).changes
-    named = origin(standing)
+    leave = plan_leave(directives, chosen(directives)).changes
+    named = origin(directives)
     return DirectivePlan(changes=(*leave, *(() if named is None else ((named.key, None),))))
 
 
-def choosing(link: LinkSettings, standing: LinkDirectives) -> LinkSettings:
+def choosing(link: LinkSettings, directives: LinkDirectives) -> LinkSettings:
     """Returns `link` with the topics that it mirrors by request."""
-    names = begun(standing) if link.way_back else frozenset[str]()
-    return replace(link, chosen=frozenset(chosen(standing)) if link.geo else names)
+    names = begun(directives) if link.way_back else frozenset[str]()
+    return replace(link, chosen=frozenset(chosen(directives)) if link.geo else names)
 
 
 def with_chosen(settings: Settings, name: str | None = None) -> Settings:

@@ -1,12 +1,12 @@
 """Consumer groups of one link: the followed groups, their checkpoints and commits on the target.
 
-Pure; the caller asks and writes:
+The functions are pure. The caller reads from the clusters and writes to them:
 
     list of groups ─► choose ─► their commits ─► follow ─► translate ─┬─► checkpoints
                                                                       └─► commits, without members
 
-Translated offsets, checkpoints and commits name partitions as the target does: what a transform
-makes of a partition may go to several, and several may feed one.
+Translated offsets, checkpoints and commits have the partitions of the target. With a transform,
+one source partition may feed several target partitions, and several may feed one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from causeway.naming import is_legal_name
 
 Commits = Mapping[TopicPartition, Committed]
 
-# Protocol types of groups that read topics; empty where no member ever joined.
+# Protocol types of groups that read topics. The type is empty if no member has ever joined.
 _CONSUMERS = ("consumer", "streams", "")
 _IDLE = ("Empty", "Dead")  # states without members
 ENDED = "the mirrors of all its topics have ended, and its offsets were committed then"
@@ -36,8 +36,9 @@ HELD_BACK = "held back at"  # begins the reason of a commit that ends before an 
 
 
 class TranslatedOffset(Struct, frozen=True, gc=False):
-    """A group's offset in a target partition: `downstream`, for `upstream` on the source.
-    `certain`: the record is there. `alone`: one source partition decides."""
+    """A group's offset in a target partition. `downstream` is the translation of `upstream`, the
+    offset on the source. `certain`: the target has the record. `alone`: only one source partition
+    feeds the target partition."""
 
     upstream: int
     downstream: int
@@ -47,19 +48,19 @@ class TranslatedOffset(Struct, frozen=True, gc=False):
 
 
 class UnreadRecord(NamedTuple):
-    """A record on the target that a group has not read, at `offset` or later. `by`: the record and
-    its writer, for people."""
+    """A record on the target that a group has not read. It is at `offset` or later. `by` is a text
+    about the record and its writer."""
 
     offset: int
     by: str
 
 
-# By group and partition of the target. Missing: not known.
+# By group and partition of the target. Unknown offsets are missing.
 Translated = Mapping[str, Mapping[TopicPartition, TranslatedOffset]]
 
 
 class LeftOutReason(StrEnum):
-    """Why a group is left out; a stable code for machines."""
+    """Why a group is left out. Programs may rely on these codes."""
 
     NOT_INCLUDED = "not-included"
     EXCLUDED = "excluded"
@@ -75,17 +76,17 @@ class LeftOutReason(StrEnum):
 
 
 def reads_topics(listed: GroupListing) -> bool:
-    """Whether the group's offsets are those of a consumer."""
+    """Returns whether the group's offsets belong to a consumer."""
     return listed.protocol_type in _CONSUMERS
 
 
 def has_members(listed: GroupListing) -> bool:
-    """Whether the group has members, who may commit."""
+    """Returns whether the group has members, which may commit."""
     return listed.state not in _IDLE
 
 
 class LeftOutGroup(NamedTuple):
-    """`reason` is for people."""
+    """A group that is left out, with a code for programs and a reason for people."""
 
     group: str
     code: LeftOutReason
@@ -99,17 +100,17 @@ class ChosenGroups(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCommits:
-    """`commits`: by group; either those on topics of the link, or those to write to the target now.
-    `left_out`: groups without any."""
+    """`commits`, by group, are either on the topics of the link, or to be written to the target
+    now. `left_out`: the groups without commits."""
 
     commits: Mapping[str, Commits]
     left_out: tuple[LeftOutGroup, ...]
 
 
 def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> ChosenGroups:
-    """The groups that the file asks for, sorted: those of consumers that `groups` selects and
-    `groups.exclude` does not. A list leaves out groups that we may not see, so a group that the
-    file names outright counts even if the list lacks it: asking for its offsets shows why."""
+    """Returns the consumer groups that `groups` selects and `groups.exclude` does not, sorted. A
+    cluster's list leaves out groups that we may not see. So a group whose full name is in the file
+    counts even if it is not in the list: the request for its offsets shows why."""
     found = [_refused(listed, link) for _, listed in sorted((_named(link) | dict(listing)).items())]
     return ChosenGroups(
         groups=tuple(each for each in found if isinstance(each, str)),
@@ -118,7 +119,7 @@ def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> ChosenGro
 
 
 def _named(link: LinkSettings) -> dict[str, GroupListing]:
-    """The groups that the file names outright, without state and type."""
+    """Returns the groups whose full names are in the file, without state and type."""
     texts = (pattern.pattern.replace("\\.", ".") for pattern in link.control.groups)
     return {
         text: GroupListing(name=text, state="", type="", protocol_type="")
@@ -128,7 +129,7 @@ def _named(link: LinkSettings) -> dict[str, GroupListing]:
 
 
 def _refused(listed: GroupListing, link: LinkSettings) -> str | LeftOutGroup:
-    """The group's name if it is chosen."""
+    """Returns the group's name if it is chosen, else why it is left out."""
     verdict, reason, _ = by_name(
         listed.name, link.control.groups, link.control.groups_exclude, "groups"
     )
@@ -149,9 +150,9 @@ def follow(
     link: LinkSettings,
     ended: Collection[TopicPartition] = (),
 ) -> GroupCommits:
-    """The commits of the chosen groups on topics of this link: topics that it mirrors, and topics
-    that came from its target. `ended`: partitions whose mirror was promoted or failed over; the
-    offsets of groups were committed then."""
+    """Returns the commits of the chosen groups on topics that this link mirrors, and on topics
+    that came from its target. `ended`: the partitions whose mirror was promoted or failed over.
+    Their groups got their last commits at that time."""
     ours: dict[str, bool] = {}
     commits: dict[str, Commits] = {}
     left_out: list[LeftOutGroup] = []
@@ -174,8 +175,8 @@ def follow(
 
 
 def _concerns(topic: str, link: LinkSettings) -> bool:
-    """As MirrorCheckpointTask.renameTopicPartition: B.orders on A, mirrored from B, is orders on
-    B."""
+    """Returns whether the target has the topic. It decides like
+    MirrorCheckpointTask.renameTopicPartition: B.orders on A, mirrored from B, is orders on B."""
     decision = link.decide_topic(topic)
     if decision.verdict is Verdict.CYCLE:
         return link.cycle_source(topic) is not None
@@ -185,12 +186,14 @@ def _concerns(topic: str, link: LinkSettings) -> bool:
 def checkpoints(
     translated: Translated, last: Mapping[str, Mapping[TopicPartition, Checkpoint]]
 ) -> list[Checkpoint]:
-    """The checkpoints to write now. `last`: the newest written ones, by group and target partition.
+    """Returns the checkpoints to write now. `last`: the newest written checkpoints, by group and
+    target partition.
 
-    MirrorMaker 2's rule: the first of a partition; then where the group went back on the source,
-    or forward on the target. So downstream offsets go back only if the group itself did; or if the
-    last one is proven wrong, because the target was recreated, or by its writer. If several source
-    partitions decide, only the target offset shows that the group went back.
+    The rule is MirrorMaker 2's: a checkpoint is written if it is the first of its partition, or if
+    the group went back on the source or forward on the target. So a downstream offset goes back
+    only if the group went back, or if the last checkpoint is proven wrong, because the target was
+    recreated or the checkpoint's writer made an error. If several source partitions feed a target
+    partition, only the target offset shows that the group went back.
     """
     return [
         Checkpoint(
@@ -211,7 +214,8 @@ def checkpoints(
 
 
 def held_back(at: TopicPartition, unread: UnreadRecord) -> str:
-    """Why no offset beyond `unread` is committed for a group in the target partition `at`."""
+    """Returns why no offset after `unread` is committed for a group in the target partition
+    `at`."""
     return f"{HELD_BACK} offset {unread.offset} of {at}, before {unread.by}"
 
 
@@ -222,12 +226,13 @@ def commits(
     there: Mapping[str, Commits | CausewayError],
     ends: Mapping[TopicPartition, int],
     link: LinkSettings,
-    unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] | None = None,
+    unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]],
 ) -> GroupCommits:
-    """The commits for the target, which has these groups (`listing`), commits (`there`) and log
-    ends. Only for groups without members, and only if a partition has no commit or an older one;
-    never past the end of the mirrored records, nor past a record that the group has not read
-    (`unread`, by group).
+    """Returns the commits to write to the target. `listing`, `there` and `ends` are the target's
+    groups, commits and log ends. `unread`: records that a group has not read, by group.
+
+    A group gets commits only if it has no members, and only in partitions without a commit or with
+    an older commit. No commit is after the end of the mirrored records or after an unread record.
     """
     found = {
         group: _commits_of(
@@ -237,7 +242,7 @@ def commits(
             there.get(group, {}),
             ends,
             link,
-            (unread or {}).get(group, {}),
+            unread.get(group, {}),
         )
         for group in followed.commits
     }

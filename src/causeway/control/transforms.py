@@ -33,7 +33,7 @@ class Transform:
     settings: TransformSettings
     identity: str
     key: str
-    routes: Routes | None = None
+    routes: Routes
 
     @property
     def name(self) -> str:
@@ -45,8 +45,7 @@ class Transform:
         before, now = (
             replace(without_place(each), topics=()) for each in (self.settings, settings)
         )
-        known = None if self.routes is None else self.routes.portable()
-        return before == now and known == routes.portable()
+        return before == now and self.routes.portable() == routes.portable()
 
     def shortcut(self) -> Shortcut | None:
         """Returns the shortcut of rules, which are known to be correct before Spark has seen them.
@@ -72,7 +71,7 @@ class Transform:
             dead_letters=settings.dead_letters,
             shortcut=None if shortcut is None else _pickled(shortcut),
             late=late and shortcut is not None,
-            routes=None if self.routes is None else _pickled(self.routes.portable()),
+            routes=_pickled(self.routes.portable()),
         )
 
 

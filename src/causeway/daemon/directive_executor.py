@@ -165,8 +165,9 @@ class DirectiveExecutor:
         with self._lock:
             return self._requests.restarting(for_s)
 
-    def standing(self) -> tuple[Directive, ...]:
-        return tuple(self._log.directives)
+    @property
+    def directives(self) -> LinkDirectives:
+        return self._log.directives
 
     @property
     def step_down(self) -> Directive | None:
@@ -288,12 +289,12 @@ class DirectiveExecutor:
 
     def _choose(self) -> None:
         """Has the link mirror the topics that people have chosen."""
-        standing = self._log.directives
-        names = frozenset(geo_topics.chosen(standing))
+        directives = self._log.directives
+        names = frozenset(geo_topics.chosen(directives))
         try:
             if names and self._link.geo and self._cluster is None:
                 self._cluster = self._sides.source.bootstrap_check(_SOURCE_S).cluster_id
-            self._not_chosen = geo_topics.why_not(standing, self._link, self._cluster)
+            self._not_chosen = geo_topics.why_not(directives, self._link, self._cluster)
         except CausewayError as error:
             self._not_chosen = geo_topics.not_known(error)  # pauses are read nevertheless
             names = self._registry.chosen
@@ -301,7 +302,7 @@ class DirectiveExecutor:
             if self._not_chosen is not None or not self._link.geo:
                 names = frozenset()
         if self._link.way_back:
-            names = geo_topics.begun(standing)
+            names = geo_topics.begun(directives)
         if self._not_chosen is not None and self._record.reason is None:
             self._note_reason(self._not_chosen)  # before the command learns that it was applied
         if names == self._registry.chosen:
@@ -318,12 +319,12 @@ class DirectiveExecutor:
         withdrawn one."""
         if self._log.topic_id == NO_TOPIC_ID and self._record.topic_id != NO_TOPIC_ID:
             self._lost = _LOST
-        standing = self._log.directives
-        if self._lost is None or self._judged is standing:
+        directives = self._log.directives
+        if self._lost is None or self._judged is directives:
             return
-        self._judged = standing
+        self._judged = directives
         many = self._registry.stop_ended(
-            lambda at: standing.has_ended(at) or standing.start_of(at) is not None, _END_LOST
+            lambda at: directives.has_ended(at) or directives.start_of(at) is not None, _END_LOST
         )
         if many:
             about = {"link": self._link.name, "partitions": many, "reason": _LOST}

@@ -27,7 +27,13 @@ from causeway.daemon.staging import Staging
 from causeway.daemon.startup import OTHER_FILE, OtherFile, Patience
 from causeway.daemon.tasks import FILE
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics import ClusterIds, LeadershipLostError, LeaseRecord, ProgressContents
+from causeway.link_topics import (
+    ClusterIds,
+    LeadershipLostError,
+    LeaseRecord,
+    LinkDirectives,
+    ProgressContents,
+)
 from causeway.status import LinkProblem, LinkStatus, Role, lag
 from causeway.wire import codes
 
@@ -171,8 +177,8 @@ class LinkDriver:
                 translation_fallbacks=self.control.translator.fallbacks,
                 checkpoints_untimed=self.control.groups.untimed,
                 transforms=transforms,
-                groups=self.control.groups.standing,
-                directives=directing.standing() if directing else (),
+                groups=self.control.groups.statuses,
+                directives=directing.directives if directing else LinkDirectives(),
             )
 
     def is_settled(self, for_good_s: float) -> bool:

@@ -41,11 +41,6 @@ class KafkaVersion:
         return self.major < 4
 
     @property
-    def scram_in_format(self) -> bool:
-        """Whether the storage tool can add SCRAM users."""
-        return (self.major, self.minor) >= (3, 5)
-
-    @property
     def share_groups(self) -> bool:
         return self.major >= 4
 

@@ -82,9 +82,9 @@ def check(link: LinkSettings, target: Cluster, source_id: str, target_id: str) -
             )
 
 
-def check_standing(standing: LinkDirectives, link: LinkSettings, source_id: str) -> None:
+def check_origin(directives: LinkDirectives, link: LinkSettings, source_id: str) -> None:
     """Raises ConfigError if the target of the link is not a destination of this origin."""
-    own = geo_topics.origin(standing)
+    own = geo_topics.origin(directives)
     if own is None:
         raise ConfigError(
             "geo",

@@ -115,31 +115,31 @@ def _look(link: LinkSettings, connect: Connect) -> Destination:
     try:
         target = connect(link.target_admin)
         cluster = claims.cluster_id(target)
-        standing = geo_topics.learn(target, link)
-        shown = geo_topics.choosing(link, standing)
-        status = status_of(shown, connect, None, only=geo_topics.chosen(standing).keys())
+        directives = geo_topics.learn(target, link)
+        shown = geo_topics.choosing(link, directives)
+        status = status_of(shown, connect, None, only=geo_topics.chosen(directives).keys())
     except CausewayError as error:
         return Destination(name=name, link=link, error=error)
     return Destination(
         name=name,
         link=link,
         cluster=cluster,
-        by=geo_topics.origin(standing),
+        by=geo_topics.origin(directives),
         driver=status.driver,
-        topics=chosen_topics(link, standing, status),
+        topics=chosen_topics(link, directives, status),
         reason=status.directives_reason,
         status=status,
     )
 
 
 def chosen_topics(
-    link: LinkSettings, standing: LinkDirectives, status: LinkStatus
+    link: LinkSettings, directives: LinkDirectives, status: LinkStatus
 ) -> tuple[ChosenTopicStatus, ...]:
-    """Returns the status of the topics that `standing` has, by name."""
+    """Returns the status of the topics that `directives` has, by name."""
     mirrored = {each.topic: each for each in topics_of(status)}
     return tuple(
-        _topic(link, name, by, standing, mirrored.get(name), status)
-        for name, by in sorted(geo_topics.chosen(standing).items())
+        _topic(link, name, by, directives, mirrored.get(name), status)
+        for name, by in sorted(geo_topics.chosen(directives).items())
     )
 
 
@@ -147,11 +147,11 @@ def _topic(
     link: LinkSettings,
     name: str,
     by: Directive,
-    standing: LinkDirectives,
+    directives: LinkDirectives,
     mirror: TopicStatus | None,
     status: LinkStatus,
 ) -> ChosenTopicStatus:
-    paused = standing.pause_of(Scope(name))
+    paused = directives.pause_of(Scope(name))
     reasons = list(mirror.reasons if mirror is not None else ())
     problems = [each.reason for each in status.problems if each.topic == name][-1:]
     if mirror is None and not problems and status.unavailable is not None:

@@ -92,8 +92,8 @@ def remove_destination(
     there and the call is not `confirmed`; otherwise like `remove_topics`."""
     name = link.target.alias
     with clusters() as connect:
-        standing = geo_topics.learn(connect(link.target_admin), link)
-        names = sorted(geo_topics.chosen(standing))
+        directives = geo_topics.learn(connect(link.target_admin), link)
+        names = sorted(geo_topics.chosen(directives))
         if names and not confirmed:
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             raise ConfigError(
@@ -106,7 +106,7 @@ def remove_destination(
         asking = DirectiveRequest(link, "remove", connect)
         wish = Wanted(reason=reason, who=who).wish(OriginDirective, cluster="")
         plan = asking.write(wish, geo_topics.plan_forget)
-        return done(asking, "remove destination", targets, plan, standing, wait_s)
+        return done(asking, "remove destination", targets, plan, directives, wait_s)
 
 
 def unreachable_destinations(links: Sequence[LinkSettings]) -> dict[str, CausewayError]:

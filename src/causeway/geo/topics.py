@@ -98,25 +98,25 @@ def add_topics(
     with clusters() as connect:
         source, target = connect(link.source_admin), connect(link.target_admin)
         source_id, target_id = claims.cluster_id(source), claims.cluster_id(target)
-        standing = geo_topics.learn(target, link)
-        claims.check_standing(standing, link, source_id)
-        _refuse_ended(standing, names)
+        active = geo_topics.learn(target, link)
+        claims.check_origin(active, link, source_id)
+        _refuse_ended(active, names)
         _refuse_unknown(source, link, names)
         targets = _targets(link, names, claims.came_from(source, target_id))
         asking = DirectiveRequest(link, "add", connect)
-        new = [name for name in names if name not in geo_topics.chosen(standing)]
+        new = [name for name in names if name not in geo_topics.chosen(active)]
         _refuse_namesakes(target, {n: targets[n] for n in new}, asking.contents)
         wish = Wanted(reason=reason, who=who).wish(MirrorDirective)
         wishes = [wish.replace(scope=Scope(name)) for name in names]
 
-        def decide(standing: LinkDirectives) -> DirectivePlan:
+        def decide(active: LinkDirectives) -> DirectivePlan:
             # The destination may have been removed, or mirrors ended, since the look above.
-            claims.check_standing(standing, link, source_id)
-            _refuse_ended(standing, names)
-            return geo_topics.plan_mirror(standing, wishes)
+            claims.check_origin(active, link, source_id)
+            _refuse_ended(active, names)
+            return geo_topics.plan_mirror(active, wishes)
 
         plan = asking.write(wish, decide)
-        return done(asking, "add", targets, plan, standing, wait_s)
+        return done(asking, "add", targets, plan, active, wait_s)
 
 
 def remove_topics(
@@ -130,13 +130,13 @@ def remove_topics(
     """Stops the copying of topics; the copies stay. Otherwise like `add_topics`."""
     names = _checked(names, "remove")
     with clusters() as connect:
-        standing = geo_topics.learn(connect(link.target_admin), link)
-        _refuse_unchosen("remove", standing, names)
+        active = geo_topics.learn(connect(link.target_admin), link)
+        _refuse_unchosen("remove", active, names)
         targets = {name: target_of(link, name) for name in names}
         asking = DirectiveRequest(link, "remove", connect)
         wish = Wanted(reason=reason, who=who).wish(MirrorDirective)
         plan = asking.write(wish, partial(geo_topics.plan_leave, topics=names))
-        return done(asking, "remove", targets, plan, standing, wait_s)
+        return done(asking, "remove", targets, plan, active, wait_s)
 
 
 def _each(
@@ -151,9 +151,9 @@ def _each(
     """Pauses topics, or continues them at their positions. Otherwise like `remove_topics`."""
     names = _checked(names, action)
     with clusters() as connect:
-        standing = geo_topics.learn(connect(link.target_admin), link)
-        _refuse_unchosen(action, standing, names)
-    link = geo_topics.choosing(link, standing)
+        active = geo_topics.learn(connect(link.target_admin), link)
+        _refuse_unchosen(action, active, names)
+    link = geo_topics.choosing(link, active)
     settings = Settings(links=(link,), run=RunSettings(), spark={})
     ask = partial(getattr(directives, action), settings, link=link.name, who=who, reason=reason)
     outcomes = [ask(topic=name, wait_s=wait_s)[0] for name in names]
@@ -239,16 +239,16 @@ def target_of(link: LinkSettings, name: str) -> str:
     return link.as_chosen(name).target_name or name
 
 
-def _refuse_unchosen(action: str, standing: LinkDirectives, names: Sequence[str]) -> None:
-    known = geo_topics.chosen(standing)
+def _refuse_unchosen(action: str, active: LinkDirectives, names: Sequence[str]) -> None:
+    known = geo_topics.chosen(active)
     for name in names:
         if name not in known:
             raise unknown(action, "chosen topic", name, known.keys())
 
 
-def _refuse_ended(standing: LinkDirectives, names: Sequence[str]) -> None:
+def _refuse_ended(active: LinkDirectives, names: Sequence[str]) -> None:
     for name in names:
-        end = standing.end_of(Scope(name))
+        end = active.end_of(Scope(name))
         if end is not None:
             what = "the mirror" if end.scope == THE_LINK else "its mirror"
             remedy = "`causeway failback` starts it again" if end.how in ENDED else ""

@@ -168,7 +168,7 @@ def router(
         every = await views.newest()
         view = _link(every, link)
         known = [
-            geo_topics.choosing(each, every.links[each.name].status.standing)
+            geo_topics.choosing(each, every.links[each.name].status.directives)
             for each in links
             if each.name in every.links
         ]

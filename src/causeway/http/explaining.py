@@ -38,7 +38,7 @@ def topic(
     facts = TopicFacts(
         there=True if members else None,
         partitions=members,
-        standing=status.standing,
+        directives=status.directives,
         problems=tuple(each.reason for each in status.problems if each.topic == name),
         driver=_driver(status),
         unknown=() if members else (_ELSEWHERE,),

@@ -122,9 +122,9 @@ def router(views: SharedValue[View], links: Sequence[LinkSettings], actions: Act
 
 
 def _chosen(view: LinkView, search: str = "") -> list[Directive]:
-    standing = view.status.standing
+    directives = view.status.directives
     wanted = search.casefold()
-    found = sorted(geo_topics.chosen(standing).items())
+    found = sorted(geo_topics.chosen(directives).items())
     return [each for name, each in found if wanted in name.casefold()]
 
 

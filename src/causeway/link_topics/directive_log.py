@@ -143,7 +143,7 @@ class ActiveDirectives(NamedTuple):
     """The directives of a link that hold. `reason`: why they cannot be read, or why the driver does
     not execute them."""
 
-    directives: tuple[Directive, ...] = ()
+    directives: LinkDirectives
     reason: str | None = None
 
 
@@ -155,9 +155,9 @@ def active_directives(
     try:
         log.look()
     except AuthorizationError as error:
-        return ActiveDirectives(reason=str(error))
+        return ActiveDirectives(LinkDirectives(), str(error))
     applied = contents.directives
-    return ActiveDirectives(tuple(log.directives), None if applied is None else applied.reason)
+    return ActiveDirectives(log.directives, None if applied is None else applied.reason)
 
 
 class WrittenDirectives(NamedTuple):

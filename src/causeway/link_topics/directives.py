@@ -269,6 +269,10 @@ class LinkDirectives:
 
     by_key: Mapping[DirectiveKey, Directive] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, directives: Iterable[Directive]) -> LinkDirectives:
+        return cls({each.key: each for each in directives})
+
     def with_all(self, changes: Iterable[DirectiveChange]) -> LinkDirectives:
         found = dict(self.by_key)
         for key, directive in changes:

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from causeway.cluster import Connect, ask_each, clusters, reach, silent_clusters
 from causeway.config import LinkSettings, Settings, TransformSettings, links_of, unknown
 from causeway.errors import CausewayError
-from causeway.link_topics import EventRecord, ProgressTopic, TaskRecord
+from causeway.link_topics import EventRecord, LinkDirectives, ProgressTopic, TaskRecord
 from causeway.operate.explain import CODES, Explanation, Known
 from causeway.status import RANKING, LinkStatus, TopicStatus, status, status_of, topics_of
 
@@ -248,7 +248,9 @@ def _only_topic(each: LinkStatus, topic: str, transform: TransformSettings | Non
         transforms=tuple(
             one for one in each.transforms if transform is not None and one.name == transform.name
         ),
-        directives=tuple(one for one in each.directives if one.scope.topic in (None, topic)),
+        directives=LinkDirectives.of(
+            one for one in each.directives if one.scope.topic in (None, topic)
+        ),
     )
 
 

@@ -116,7 +116,7 @@ def _without_source(
     now_ms = int(time.time() * 1000)
     driver = driver_of(contents.leases, now_ms)
     found = _link_status(link, target, contents, driver=driver, unavailable=reason)
-    partitions = judging.without_source(link, contents, found.standing, now_ms)
+    partitions = judging.without_source(link, contents, found.directives, now_ms)
     return replace(found, partitions=partitions)
 
 
@@ -172,7 +172,7 @@ def _partitions(
     oldest = _first_unmirrored(source, contents, ends, starts)
     now_ms = int(time.time() * 1000)
     held = open_transactions.explain(source, _held(source, ends, tops, now_ms))
-    standing = found.standing
+    directives = found.directives
     by_file = topic_changes.why_paused(link) if link.records_paused else None
     return tuple(
         judging.partition_status(
@@ -187,7 +187,7 @@ def _partitions(
                 target_end=target_ends.get(tp),
                 source_first=_offset(firsts.get(tp)),
                 first_unmirrored=oldest.get(tp),
-                ended=standing.hold_of(tp) if standing.has_ended(tp) else None,
+                ended=directives.hold_of(tp) if directives.has_ended(tp) else None,
                 filled_per_s=filled_per_s.get(tp),
                 by_file=by_file,
             ),

@@ -54,7 +54,7 @@ def _lag(links: Collection[LinkStatus]) -> int:
 
 def _has_ended(link: LinkStatus) -> bool:
     """Whether the whole mirror has ended. Then it needs no driver."""
-    return link.standing.has_ended(THE_LINK)
+    return link.directives.has_ended(THE_LINK)
 
 
 def _is_well(link: LinkStatus) -> bool:

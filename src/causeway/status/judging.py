@@ -180,7 +180,7 @@ def deleted_partitions(
 
 
 def without_source(
-    link: LinkSettings, contents: ProgressContents, standing: LinkDirectives, now_ms: int
+    link: LinkSettings, contents: ProgressContents, directives: LinkDirectives, now_ms: int
 ) -> tuple[PartitionStatus, ...]:
     """Returns the partitions of a link whose source does not answer. Ends and lags are those that
     the last driver saw. If a partition had nothing left to mirror then, its lag is the time since
@@ -190,7 +190,7 @@ def without_source(
         _by_progress(
             link,
             progress,
-            *(standing.hold_of(tp) or (SOURCE_UNAVAILABLE, progress.reason)),
+            *(directives.hold_of(tp) or (SOURCE_UNAVAILABLE, progress.reason)),
             source_end=progress.source_end if progress.source_end >= 0 else None,
             lag_records=(left := lag.lag_records(progress.source_end, progress.mirrored_to)),
             lag_ms=lag.lag_ms(

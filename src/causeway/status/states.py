@@ -57,8 +57,3 @@ def worst(states: Iterable[str]) -> str | None:
 def word(state: str) -> str:
     """Returns the word for a partition's state. A state that is not in model.State stays."""
     return MIRRORING if state in _MIRRORING else str(state)
-
-
-def of_partitions(states: Iterable[str]) -> str:
-    """Returns the word for a link or a topic; mirroring if it has no partitions."""
-    return word(worst(states) or MIRRORING)

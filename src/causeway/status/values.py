@@ -17,7 +17,6 @@ from causeway.config.reading import Expiry
 from causeway.errors import CausewayError
 from causeway.link_topics import (
     THE_LINK,
-    Directive,
     Filled,
     LinkDirectives,
     PartitionProgress,
@@ -239,7 +238,7 @@ class LinkStatus:
     problems: tuple[LinkProblem, ...] = ()
     tasks: tuple[TaskRecord, ...] = ()  # of the control plane
     transforms: tuple[TransformStatus, ...] = ()  # in the file's order
-    directives: tuple[Directive, ...] = ()
+    directives: LinkDirectives = field(default_factory=LinkDirectives)
     directives_reason: str | None = None
     unavailable: str | None = None
     # from the clusters
@@ -259,11 +258,6 @@ class LinkStatus:
     translation_fallbacks: int = 0  # answers of the translation that were not exact
 
     @property
-    def standing(self) -> LinkDirectives:
-        """The directives, which can be asked by scope."""
-        return LinkDirectives({each.key: each for each in self.directives})
-
-    @property
     def runs(self) -> bool:
         """Whether a driver leads the link now."""
         return self.driver is not None and self.driver.running
@@ -280,7 +274,7 @@ class LinkStatus:
         is no driver."""
         if self.error is not None:
             return UNKNOWN
-        if (end := self.standing.end_of(THE_LINK)) is not None:
+        if (end := self.directives.end_of(THE_LINK)) is not None:
             return end.how
         if self.role not in (None, Role.LEADING):
             return str(self.role)

@@ -76,16 +76,13 @@ class Connection:
         port: int,
         *,
         timeout_s: float | None = None,
-        user_timeout_s: float | None = None,
         vet: Callable[[Self, Deadline], None] | None = None,
     ) -> Self:
         """Connects and authenticates within `timeout_s` (by default the connect timeout).
 
         Tries each address of the name in turn, with the whole handshake. `vet` may refuse the peer
-        at an address: it raises UnreachableError.
-
-        `user_timeout_s`: how long our bytes may wait for the peer before the connection counts as
-        dead; see sockets.connect. Raises UnreachableError (retriable) or AuthenticationError.
+        at an address: it raises UnreachableError. Raises UnreachableError (retriable) or
+        AuthenticationError.
         """
         if timeout_s is None:
             timeout_s = settings.connect_timeout_ms / 1000
@@ -97,7 +94,7 @@ class Connection:
             share = Deadline(max(0.001, deadline.left() / (len(found) - position)))
             sock = None
             try:
-                sock = connect(settings, host, port, address, share, user_timeout_s)
+                sock = connect(settings, host, port, address, share)
                 connection = cls(settings, host, port, sock)
                 connection._begin(share)
                 if vet is not None:

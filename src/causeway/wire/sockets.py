@@ -67,23 +67,15 @@ def connect(
     port: int,
     address: SocketAddress,
     deadline: Deadline,
-    user_timeout_s: float | None = None,
 ) -> socket.socket:
     """Returns a connected, non-blocking socket, after the TLS handshake if the protocol has TLS.
 
     `address` is an address of `host`. Raises UnreachableError or AuthenticationError.
-
-    `user_timeout_s`: TCP_USER_TIMEOUT, how long the kernel keeps a connection if the peer does not
-    take our bytes. A peer that lives but does not read counts as well: a broker stops reading while
-    an acks=all write waits for a slow replica, or a quota throttles us. So the time must be longer
-    than a request may take. By default it is a little more than the request timeout.
     """
-    if user_timeout_s is None:
-        user_timeout_s = user_timeout_of(settings.request_timeout_ms / 1000)
     sock: socket.socket | None = None
     try:
         sock = socket.socket(address.family, address.kind, address.protocol)
-        _set_options(sock, settings, user_timeout_s)
+        _set_options(sock, settings)
         sock.settimeout(max(0.001, deadline.left()))
         sock.connect(address.at)
     except OSError as error:
@@ -107,12 +99,15 @@ def connect(
 
 
 def user_timeout_of(request_timeout_s: float) -> float:
-    """TCP_USER_TIMEOUT of a connection: how long the kernel tries to send queued bytes while the
-    peer takes none. The kernel does this also for a stopped process."""
+    """Returns TCP_USER_TIMEOUT of a connection: how long the kernel tries to send queued bytes
+    while the peer takes none. The kernel does this also for a stopped process. A peer that lives
+    but does not read counts as well: a broker stops reading while an acks=all write waits for a
+    slow replica, or a quota throttles us. So the time is longer than a request may take."""
     return request_timeout_s + 5
 
 
-def _set_options(sock: socket.socket, settings: ClientSettings, user_timeout_s: float) -> None:
+def _set_options(sock: socket.socket, settings: ClientSettings) -> None:
+    user_timeout_s = user_timeout_of(settings.request_timeout_ms / 1000)
     # If a size is set, the kernel no longer adapts it to the connection. It must be set before the
     # connect, which decides how large the window may become.
     for size, buffer in (

@@ -91,7 +91,8 @@ class Security:
 
     def format_options(self, version: KafkaVersion) -> list[str]:
         """SCRAM users, whom the metadata log holds. (Kafka's tool takes them as arguments only;
-        the passwords of a throw-away cluster are no secret.) ConfigError where it takes none."""
+        the passwords of a throw-away cluster are no secret.) Raises
+        ConfigError before Kafka 3.5, whose tool takes none."""
         options = [
             word
             for mechanism in self.mechanisms
@@ -99,7 +100,7 @@ class Security:
             for name, password in self.users.items()
             for word in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
         ]
-        if options and not version.scram_in_format:
+        if options and (version.major, version.minor) < (3, 5):
             cause = "its brokers cannot be given users before they start"
             raise ConfigError("set up", f"SCRAM with Kafka {version}", cause)
         return options

@@ -35,7 +35,7 @@ def test_a_start_time_that_is_none(text: str) -> None:
 
 
 def test_numbers_for_people() -> None:
-    assert (count(1, "copy", "copies"), count(2_000, "topic")) == ("1 copy", "2,000 topics")
+    assert (count(1, "topic"), count(2_000, "topic")) == ("1 topic", "2,000 topics")
     assert (size(980), size(1_250_000), size(5e15)) == ("980 B", "1.2 MB", "5,000.0 TB")
     assert (number(None), number(1234)) == ("?", "1,234")
     assert [duration(ms) for ms in (None, 0, 1500, 61_000, 3_660_000, 90_000_000)] == [

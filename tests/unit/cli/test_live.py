@@ -10,7 +10,7 @@ from rich.console import Console
 
 from causeway.cli.live import render
 from causeway.cli.present import share
-from causeway.link_topics import PauseDirective, RuleCounts, Scope, Transformed
+from causeway.link_topics import LinkDirectives, PauseDirective, RuleCounts, Scope, Transformed
 from causeway.model import State
 from causeway.status import (
     LinkProblem,
@@ -196,6 +196,8 @@ def test_many_transforms_leave_room_for_topics() -> None:
 def test_what_people_asked_for_is_shown() -> None:
     asked = PauseDirective(scope=Scope("orders"), who="anna@ops", why="too loud", at=0)
     some = snapshot(partition("orders", state=State.PAUSED, reason="paused by anna@ops"))
-    text = shown(replace(some, links=(replace(some.links[0], directives=(asked,)),)))
+    text = shown(
+        replace(some, links=(replace(some.links[0], directives=LinkDirectives.of([asked])),))
+    )
     assert "paused orders by anna@ops since 1970-01-01T00:00:00Z: too loud" in text
     assert "problem" not in text

@@ -44,10 +44,10 @@ def throttle(scope: Scope, rate: int | None) -> Directive:
 
 
 def after(*wishes: Directive) -> LinkDirectives:
-    standing = LinkDirectives()
+    directives = LinkDirectives()
     for wish in wishes:
-        standing = standing.with_all(plan_directive(standing, wish).changes)
-    return standing
+        directives = directives.with_all(plan_directive(directives, wish).changes)
+    return directives
 
 
 def test_a_pause_holds_for_all_of_its_scope() -> None:
@@ -77,9 +77,9 @@ def test_a_second_pause_reports_the_first_and_changes_nothing() -> None:
 
 
 def test_resuming_a_link_leaves_pauses_of_its_topics_and_reports_them() -> None:
-    standing = after(pause(ORDERS), pause(THE_LINK, "ben@ops"))
-    found = plan_directive(standing, pause(THE_LINK, paused=False))
-    left = standing.with_all(found.changes)
+    directives = after(pause(ORDERS), pause(THE_LINK, "ben@ops"))
+    found = plan_directive(directives, pause(THE_LINK, paused=False))
+    left = directives.with_all(found.changes)
     assert left.pause_of(TopicPartition("bills", 0)) is None
     assert left.pause_of(AT_3) == pause(ORDERS)
     assert found.parts == (pause(ORDERS),)
@@ -90,9 +90,9 @@ def test_what_is_paused_within_what_is_paused_stays_so_when_that_is_resumed() ->
     assert plan_directive(after(link), orders) == DirectivePlan(
         changes=((orders.key, orders),), before=link
     )
-    standing = after(link, orders, pause(THE_LINK, paused=False))
-    assert standing.pause_of(TopicPartition("bills", 0)) is None
-    assert standing.pause_of(AT_3) == orders  # its own reason is not over
+    directives = after(link, orders, pause(THE_LINK, paused=False))
+    assert directives.pause_of(TopicPartition("bills", 0)) is None
+    assert directives.pause_of(AT_3) == orders  # its own reason is not over
 
 
 def test_to_resume_what_is_not_paused_changes_nothing_but_tells_of_its_paused_parts() -> None:

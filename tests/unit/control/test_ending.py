@@ -44,8 +44,8 @@ def end(
     return EndDirective(scope=scope, who=who, why="drill", at=1_000, how=how)
 
 
-def after(standing: LinkDirectives, made: DirectivePlan) -> LinkDirectives:
-    return standing.with_all(made.changes)
+def after(directives: LinkDirectives, made: DirectivePlan) -> LinkDirectives:
+    return directives.with_all(made.changes)
 
 
 def test_it_is_read_as_it_was_written() -> None:
@@ -66,61 +66,61 @@ def test_it_is_read_as_it_was_written() -> None:
 
 
 def test_a_mirror_ends_with_a_cut_of_each_topic() -> None:
-    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end()))
-    assert standing.hold_of(ORDERS) == (
+    directives = after(LinkDirectives(), plan_end(LinkDirectives(), end()))
+    assert directives.hold_of(ORDERS) == (
         State.PROMOTING,
         "promoting by anna@ops since 1970-01-01T00:00:01Z: drill",
     )
-    assert not standing.has_ended(ORDERS)
-    standing = after(
-        standing, finish_end(standing, THE_LINK, State.PROMOTED, {"orders": CUT}, done=False)
+    assert not directives.has_ended(ORDERS)
+    directives = after(
+        directives, finish_end(directives, THE_LINK, State.PROMOTED, {"orders": CUT}, done=False)
     )
-    assert standing.has_ended(ORDERS)
-    assert standing.has_ended(Scope("born later")), "nothing of the link is mirrored any more"
-    assert cuts_of(standing, THE_LINK) == {"orders": CUT}
-    of_topic = standing.get(EndDirective, ORDERS)
+    assert directives.has_ended(ORDERS)
+    assert directives.has_ended(Scope("born later")), "nothing of the link is mirrored any more"
+    assert cuts_of(directives, THE_LINK) == {"orders": CUT}
+    of_topic = directives.get(EndDirective, ORDERS)
     assert of_topic is not None
     assert (of_topic.cut, of_topic.who, of_topic.at) == (CUT, "anna@ops", 1_000)
     # The next call goes on: what is known of the cut counts, others may have written since.
     later = CUT.replace(points=())
-    standing = after(
-        standing, finish_end(standing, THE_LINK, State.PROMOTED, {"orders": later}, done=True)
+    directives = after(
+        directives, finish_end(directives, THE_LINK, State.PROMOTED, {"orders": later}, done=True)
     )
-    assert cuts_of(standing, THE_LINK)["orders"] == CUT
-    ended = standing.get(EndDirective)
+    assert cuts_of(directives, THE_LINK)["orders"] == CUT
+    ended = directives.get(EndDirective)
     assert ended is not None
     assert ended.done
-    assert not finish_end(standing, THE_LINK, State.PROMOTED, {}, done=True).changes
+    assert not finish_end(directives, THE_LINK, State.PROMOTED, {}, done=True).changes
 
 
 def test_of_one_topic_the_end_is_the_cut() -> None:
-    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(ORDERS)))
-    made = finish_end(standing, ORDERS, State.PROMOTED, {"orders": CUT}, done=False)
+    directives = after(LinkDirectives(), plan_end(LinkDirectives(), end(ORDERS)))
+    made = finish_end(directives, ORDERS, State.PROMOTED, {"orders": CUT}, done=False)
     assert len(made.changes) == 1
-    standing = after(standing, made)
-    assert cuts_of(standing, ORDERS)["orders"] == CUT
-    assert not standing.has_ended(Scope("bills"))
+    directives = after(directives, made)
+    assert cuts_of(directives, ORDERS)["orders"] == CUT
+    assert not directives.has_ended(Scope("bills"))
 
 
 def test_who_comes_second_changes_nothing() -> None:
-    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(how=State.FAILED_OVER)))
+    directives = after(LinkDirectives(), plan_end(LinkDirectives(), end(how=State.FAILED_OVER)))
     for how in (State.PROMOTING, State.FAILED_OVER):
-        again = plan_end(standing, end(how=how, who="ben@ops"))
+        again = plan_end(directives, end(how=how, who="ben@ops"))
         assert again.changes == ()
         assert again.before is not None
         assert again.before.who == "anna@ops"
 
 
 def test_a_failover_comes_before_a_promotion_that_is_under_way() -> None:
-    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end()))
-    standing = after(standing, plan_end(standing, end(how=State.FAILED_OVER, who="ben@ops")))
-    assert standing.has_ended(ORDERS)
+    directives = after(LinkDirectives(), plan_end(LinkDirectives(), end()))
+    directives = after(directives, plan_end(directives, end(how=State.FAILED_OVER, who="ben@ops")))
+    assert directives.has_ended(ORDERS)
 
 
 def test_a_part_of_what_has_ended_does_not_end_again() -> None:
-    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(how=State.FAILED_OVER)))
+    directives = after(LinkDirectives(), plan_end(LinkDirectives(), end(how=State.FAILED_OVER)))
     with pytest.raises(ConfigError, match=r"the mirror of the link was failed over by anna@ops"):
-        plan_end(standing, end(ORDERS))
+        plan_end(directives, end(ORDERS))
 
 
 def test_what_was_taken_back_is_not_finished() -> None:
@@ -130,11 +130,11 @@ def test_what_was_taken_back_is_not_finished() -> None:
 
 def test_a_promotion_that_is_off_takes_no_other_end_back() -> None:
     """Neither that of a topic which had ended before, nor a failover that came amid it."""
-    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(ORDERS, State.FAILED_OVER)))
-    standing = after(
-        standing, finish_end(standing, ORDERS, State.FAILED_OVER, {"orders": CUT}, done=True)
+    directives = after(LinkDirectives(), plan_end(LinkDirectives(), end(ORDERS, State.FAILED_OVER)))
+    directives = after(
+        directives, finish_end(directives, ORDERS, State.FAILED_OVER, {"orders": CUT}, done=True)
     )
-    held = after(standing, plan_end(standing, end()))
+    held = after(directives, plan_end(directives, end()))
     assert held.hold_of(Scope("bills")) is not None
     off = after(held, withdraw_promotion(held, THE_LINK))
     assert off.hold_of(Scope("bills")) is None
@@ -147,26 +147,26 @@ def test_a_promotion_that_is_off_takes_no_other_end_back() -> None:
 
 
 def test_what_has_ended_is_neither_paused_nor_resumed_nor_restarted() -> None:
-    standing = after(LinkDirectives(), plan_end(LinkDirectives(), end(how=State.FAILED_OVER)))
+    directives = after(LinkDirectives(), plan_end(LinkDirectives(), end(how=State.FAILED_OVER)))
     for paused in (True, False):
         wish = PauseDirective(scope=ORDERS, who="ben@ops", at=2, paused=paused)
         with pytest.raises(RefusedError, match=r"failed over by anna@ops.*causeway failback"):
-            plan_directive(standing, wish)
+            plan_directive(directives, wish)
     restart = RestartDirective(scope=ORDERS, who="ben@ops", at=2)
     with pytest.raises(RefusedError, match=r"^restart orders: .*causeway failback"):
-        plan_directive(standing, restart)
+        plan_directive(directives, restart)
 
 
 def test_a_failback_removes_every_end() -> None:
     pause = PauseDirective(scope=Scope("bills"), who="ben@ops", at=2)
-    standing = LinkDirectives({pause.key: pause})
-    standing = after(standing, plan_end(standing, end(how=State.FAILED_OVER)))
-    standing = after(
-        standing, finish_end(standing, THE_LINK, State.FAILED_OVER, {"orders": CUT}, done=True)
+    directives = LinkDirectives({pause.key: pause})
+    directives = after(directives, plan_end(directives, end(how=State.FAILED_OVER)))
+    directives = after(
+        directives, finish_end(directives, THE_LINK, State.FAILED_OVER, {"orders": CUT}, done=True)
     )
-    assert standing.hold_of(Scope("bills")) == (
+    assert directives.hold_of(Scope("bills")) == (
         State.FAILED_OVER,
         "failed over by anna@ops at 1970-01-01T00:00:01Z: drill",
     )
-    standing = after(standing, plan_failback(standing, THE_LINK))
-    assert list(standing) == [pause], "a pause stands until somebody takes it back"
+    directives = after(directives, plan_failback(directives, THE_LINK))
+    assert list(directives) == [pause], "a pause stands until somebody takes it back"

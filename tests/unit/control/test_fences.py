@@ -49,7 +49,7 @@ def fence(topic: str, until: int, *, at: int = 1) -> FenceDirective:
     )
 
 
-def standing(*found: Directive) -> LinkDirectives:
+def directives(*found: Directive) -> LinkDirectives:
     return LinkDirectives().with_all((each.key, each) for each in found)
 
 
@@ -99,7 +99,7 @@ def test_a_first_acl_that_would_shut_out_readers_is_refused() -> None:
 
 
 def test_a_fence_is_over_when_its_time_is() -> None:
-    some = standing(fence("orders", 1_000), fence("bills", 900), fence("users", 1_001))
+    some = directives(fence("orders", 1_000), fence("bills", 900), fence("users", 1_001))
     assert [each.scope.topic for each in fences.expired(some, 1_000)] == ["bills", "orders"]
     assert fences.fences(some, ["users", "items"]).keys() == {"users"}
 
@@ -117,11 +117,11 @@ class Sides:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.acls: set[AclBinding] = set()
-        self.standing = {"A->B": LinkDirectives(), "A->C": LinkDirectives()}
+        self.directives = {"A->B": LinkDirectives(), "A->C": LinkDirectives()}
         self.trouble: CausewayError | None = None
         self.links = {
             name: cast(Any, SimpleNamespace(name=name, directives_topic=name))
-            for name in self.standing
+            for name in self.directives
         }
         monkeypatch.setattr(fences, "DirectiveLog", self.log)
         replace_writes(monkeypatch, self.write)
@@ -131,7 +131,7 @@ class Sides:
             if isinstance(self.trouble, AuthorizationError):
                 raise self.trouble
 
-        return SimpleNamespace(look=look, directives=self.standing[name])
+        return SimpleNamespace(look=look, directives=self.directives[name])
 
     def bootstrap_check(self, timeout_s: float) -> None:
         assert timeout_s <= 5, "nobody may write meanwhile"
@@ -139,8 +139,8 @@ class Sides:
             raise self.trouble
 
     def write(self, _: object, link: Any, decide: Callable[[LinkDirectives], DirectivePlan]) -> Any:
-        plan = decide(self.standing[link.name])
-        self.standing[link.name] = self.standing[link.name].with_all(plan.changes)
+        plan = decide(self.directives[link.name])
+        self.directives[link.name] = self.directives[link.name].with_all(plan.changes)
         return SimpleNamespace(plan=plan)
 
     def create_acls(self, wanted: list[AclBinding]) -> dict[AclBinding, None]:
@@ -165,9 +165,9 @@ class Sides:
 
     def lift(self, name: str) -> None:
         me = cast(Any, self)
-        found = list(fences.fences(self.standing[name]).values())
+        found = list(fences.fences(self.directives[name]).values())
         assert fences.lift(me, me, self.links[name], found, self.others(name)) == {"orders": None}
-        assert not fences.fences(self.standing[name])
+        assert not fences.fences(self.directives[name])
 
     def others(self, name: str) -> list[Sharer]:
         me = cast(Any, self)
@@ -185,7 +185,7 @@ def test_a_fence_of_two_links_stays_until_both_are_lifted(
     sides = Sides(monkeypatch)
     sides.set_up("A->B", 300)
     sides.set_up("A->C", 500)
-    ends = {name: fences.fences(each)["orders"].until for name, each in sides.standing.items()}
+    ends = {name: fences.fences(each)["orders"].until for name, each in sides.directives.items()}
     assert ends == {"A->B": 500_000, "A->C": 500_000}, "the rule's fence is over with the last"
     sides.lift(first)
     assert sides.is_fenced

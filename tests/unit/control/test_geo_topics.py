@@ -63,51 +63,51 @@ def test_what_is_chosen_no_more_leaves_no_pause_behind() -> None:
     link = wish(DirectiveKind.PAUSE)
     both = [wish(DirectiveKind.MIRROR, ORDERS), wish(DirectiveKind.MIRROR, BILLS)]
     own = [wish(DirectiveKind.PAUSE, Scope("orders", 3)), wish(DirectiveKind.THROTTLE, ORDERS)]
-    standing = after(*both, kept, link, *own)
-    left = standing.with_all(plan_leave(standing, ["orders", "nothing"]).changes)
+    directives = after(*both, kept, link, *own)
+    left = directives.with_all(plan_leave(directives, ["orders", "nothing"]).changes)
     assert set(left.by_key.values()) == {both[1], kept, link}
     # The pause of a topic that the file names is nobody's here to take back.
     assert plan_leave(after(kept), ["bills"]) == DirectivePlan()
 
 
 def test_a_name_is_free_again_once_its_destination_is_forgotten() -> None:
-    standing = after(
+    directives = after(
         wish(DirectiveKind.ORIGIN, cluster="x"),
         wish(DirectiveKind.MIRROR, ORDERS),
         wish(DirectiveKind.PAUSE, ORDERS),
         wish(DirectiveKind.THROTTLE),
     )
-    left = standing.with_all(plan_forget(standing).changes)
+    left = directives.with_all(plan_forget(directives).changes)
     assert [each.kind for each in left.by_key.values()] == [DirectiveKind.THROTTLE]
 
 
 def test_a_link_acts_only_where_it_may_and_only_for_its_own_source() -> None:
-    standing = after(wish(DirectiveKind.ORIGIN, cluster="x"), wish(DirectiveKind.MIRROR, ORDERS))
-    assert why_not(standing, GEO, "x") is None
+    directives = after(wish(DirectiveKind.ORIGIN, cluster="x"), wish(DirectiveKind.MIRROR, ORDERS))
+    assert why_not(directives, GEO, "x") is None
     assert why_not(after(wish(DirectiveKind.MIRROR, ORDERS)), GEO, "x") is None
     assert (
         why_not(after(wish(DirectiveKind.ORIGIN, cluster="x")), LINK, "y") is None
     )  # nothing is chosen
-    assert "causeway.geo = true" in str(why_not(standing, LINK, "x"))
-    assert "A is the cluster y" in str(why_not(standing, GEO, "y"))
+    assert "causeway.geo = true" in str(why_not(directives, LINK, "x"))
+    assert "A is the cluster y" in str(why_not(directives, GEO, "y"))
     error = UnreachableError("connect", "A", "no broker answered")
-    reasons = [why_not(standing, LINK, "x"), why_not(standing, GEO, "y"), not_known(error)]
+    reasons = [why_not(directives, LINK, "x"), why_not(directives, GEO, "y"), not_known(error)]
     assert all(map(is_why_not, reasons))
     assert not any(map(is_why_not, (None, "3 records are none that this version wrote")))
 
 
 def test_what_is_chosen_is_no_pause_or_limit() -> None:
     pause = PauseDirective(scope=ORDERS, who="anna@ops", at=1)
-    standing = after(wish(DirectiveKind.MIRROR, ORDERS), wish(DirectiveKind.ORIGIN), pause)
-    assert without_chosen(standing) == (pause,)
-    assert plan_directive(standing, pause.replace(paused=False)).before == pause
+    directives = after(wish(DirectiveKind.MIRROR, ORDERS), wish(DirectiveKind.ORIGIN), pause)
+    assert without_chosen(directives) == (pause,)
+    assert plan_directive(directives, pause.replace(paused=False)).before == pause
 
 
 def test_a_link_mirrors_chosen_topics_only_if_its_file_allows_that() -> None:
-    standing = after(wish(DirectiveKind.MIRROR, ORDERS), wish(DirectiveKind.BEGIN, BILLS))
-    assert choosing(LINK, standing).chosen == frozenset()
-    assert choosing(GEO, standing).chosen == {"orders"}
-    assert choosing(replace(LINK, way_back=True), standing).chosen == {"bills"}
+    directives = after(wish(DirectiveKind.MIRROR, ORDERS), wish(DirectiveKind.BEGIN, BILLS))
+    assert choosing(LINK, directives).chosen == frozenset()
+    assert choosing(GEO, directives).chosen == {"orders"}
+    assert choosing(replace(LINK, way_back=True), directives).chosen == {"bills"}
 
 
 def test_a_target_that_does_not_answer_leaves_the_settings_as_they_are(
@@ -119,8 +119,8 @@ def test_a_target_that_does_not_answer_leaves_the_settings_as_they_are(
     settings = Settings(links=(GEO,), run=RunSettings(), spark={})
     monkeypatch.setattr(geo_topics, "learn", fail)
     assert with_chosen(settings) == settings
-    standing = after(wish(DirectiveKind.MIRROR, ORDERS))
-    monkeypatch.setattr(geo_topics, "learn", lambda *_: standing)
+    directives = after(wish(DirectiveKind.MIRROR, ORDERS))
+    monkeypatch.setattr(geo_topics, "learn", lambda *_: directives)
     assert with_chosen(settings).links[0].chosen == {"orders"}
     assert settings.links[0].chosen == frozenset()
 

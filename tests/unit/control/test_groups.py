@@ -175,7 +175,7 @@ def planned(
         for place, offset in translated.items()
         if place in own
     }
-    return commits(followed(own), {"g": stands}, listing, {"g": there}, ends, watching())
+    return commits(followed(own), {"g": stands}, listing, {"g": there}, ends, watching(), {})
 
 
 def why(plan: GroupCommits) -> LeftOutReason:

@@ -474,8 +474,8 @@ def test_a_promotion_that_is_renewed_holds_its_mirror(
     log.comes(0, DirectiveKind.FENCE)
     ends = time.monotonic() + 0.5
     while time.monotonic() < ends:
-        standing = renew_promotion(LinkDirectives({wish.key: wish}), Scope(), "one", wish.until + 1)
-        ((_, renewed),) = standing.changes
+        active = renew_promotion(LinkDirectives({wish.key: wish}), Scope(), "one", wish.until + 1)
+        ((_, renewed),) = active.changes
         assert isinstance(renewed, EndDirective)
         wish = renewed
         log.directives = LinkDirectives({wish.key: wish})
@@ -578,8 +578,8 @@ def test_what_is_chosen_no_more_is_so_before_its_pause_is_over(
     choosing(monkeypatch)
     seen: list[tuple[bool, frozenset[str]]] = []
 
-    def update(_: object, standing: LinkDirectives) -> None:
-        seen.append((standing.pause_of(Scope("orders")) is not None, log.registry.chosen))
+    def update(_: object, active: LinkDirectives) -> None:
+        seen.append((active.pause_of(Scope("orders")) is not None, log.registry.chosen))
 
     monkeypatch.setattr(Pauses, "update", update)
     found, log = begin(None)

@@ -24,7 +24,7 @@ from causeway.relay import (
     Lease,
     Throttle,
 )
-from tests.builders.fleet import Heard, Lane, assignment, outlet, standing
+from tests.builders.fleet import Heard, Lane, assignment, flow_report, outlet
 
 LEASE_S = 0.3
 MB = 1 << 20
@@ -64,15 +64,15 @@ def test_partitions_wait_for_the_lanes_and_are_spread(
 def test_a_report_is_acknowledged_and_counted_for_the_run(fleet: Fleet, heard: Heard) -> None:
     fleet.add([assignment(0)])
     one = Lane(fleet, 0).connect()
-    one.reports(standing(0, 5, records=5, recoveries=2), lane_time=17.0)
+    one.reports(flow_report(0, 5, records=5, recoveries=2), lane_time=17.0)
     assert one.sent[-1] == Lease(lane_time=17.0)
-    assert heard.standings[-1].records == 5
+    assert heard.reports[-1].records == 5
     one.says(Drained())
     two = Lane(fleet, 1).connect()
     assert two.has() == {0}
-    two.reports(standing(0, 8, records=3, recoveries=1))
-    assert (heard.standings[-1].records, heard.standings[-1].lane) == (8, 1)
-    assert heard.standings[-1].recoveries == 3
+    two.reports(flow_report(0, 8, records=3, recoveries=1))
+    assert (heard.reports[-1].records, heard.reports[-1].lane) == (8, 1)
+    assert heard.reports[-1].recoveries == 3
 
 
 def test_a_drained_lanes_partitions_go_on_at_once_with_the_newest_pairs(
@@ -80,7 +80,7 @@ def test_a_drained_lanes_partitions_go_on_at_once_with_the_newest_pairs(
 ) -> None:
     fleet.add([assignment(0)])
     one, two = Lane(fleet, 0).connect(), Lane(fleet, 1)
-    one.reports(standing(0, 50))
+    one.reports(flow_report(0, 50))
     two.connect()
     one.says(Drained())
     fleet.on_closed(cast(LaneConnection, one))
@@ -162,10 +162,10 @@ def test_removed_partitions_are_gone_after_their_last_report(fleet: Fleet, heard
     while one.has() != {1}:
         time.sleep(0.01)
     assert not done
-    one.reports(standing(0, 9, final=True))
+    one.reports(flow_report(0, 9, final=True))
     thread.join(60)
     assert done == [True]
-    assert heard.standings[-1].report.final
+    assert heard.reports[-1].report.final
     assert fleet.partitions == 1
     assert not fleet.remove([("A->B", "orders", 1)], 0.05)  # this one says nothing
 
@@ -173,11 +173,11 @@ def test_removed_partitions_are_gone_after_their_last_report(fleet: Fleet, heard
 def test_a_partition_claimed_again_does_not_get_old_pairs(fleet: Fleet) -> None:
     fleet.add([assignment(0)])
     one = Lane(fleet, 0).connect()
-    one.reports(standing(0, 50))
+    one.reports(flow_report(0, 50))
     fleet.remove([("A->B", "orders", 0)], 0.0)
     fresh = assignment(0).replace(outlets=(outlet(0).replace(producer_id=999),))
     fleet.add([fresh])
-    one.reports(standing(0, 60, final=True))
+    one.reports(flow_report(0, 60, final=True))
     assert one.given(0) == fresh
 
 
@@ -192,7 +192,7 @@ def test_a_fresh_lane_gets_half_after_their_last_reports(
     moved = set(range(10)) - one.has()
     assert 3 <= len(moved) <= 5
     assert two.has() == set()
-    one.reports(*(standing(n, 7, final=True) for n in moved))
+    one.reports(*(flow_report(n, 7, final=True) for n in moved))
     assert two.has() == moved
     assert two.given(min(moved)).outlets[0].pair.source == 7
 
@@ -213,7 +213,7 @@ def test_lanes_at_rest_are_not_rebalanced(fleet: Fleet, monkeypatch: pytest.Monk
     one.reports()
     fleet.tick()
     assert len(looks) == 1, "nothing is another than before"
-    one.reports(standing(0, 7))
+    one.reports(flow_report(0, 7))
     fleet.tick()
     assert len(looks) == 2
     Lane(fleet, 1).connect()
@@ -229,7 +229,7 @@ def test_draining_waits_for_every_lanes_last_word(fleet: Fleet) -> None:
     thread.start()
     while not isinstance(one.sent[-1], Drain):
         time.sleep(0.01)
-    one.reports(standing(0, 3, final=True))
+    one.reports(flow_report(0, 3, final=True))
     one.says(Drained())
     thread.join(60)
     assert done == [True]

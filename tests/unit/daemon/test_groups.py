@@ -154,7 +154,8 @@ def groups_of(
     sides = Sides(
         source=at_source, target=at_target, source_admin=at_source, target_admin=at_target
     )
-    return Groups(link, sides, cast(OffsetTranslator, translator or AsItIs()), term, registry)
+    offsets = cast(OffsetTranslator, translator or AsItIs())
+    return Groups(link, sides, offsets, term, registry or Readings())
 
 
 def test_offsets_are_committed_where_checkpoints_are_refused() -> None:
@@ -193,7 +194,7 @@ def test_the_status_has_every_group_of_the_source_with_its_reason() -> None:
 
     groups.work()
 
-    found = {each.group: each for each in groups.standing}
+    found = {each.group: each for each in groups.statuses}
     assert list(found) == ["audit", "billing", "idle", "other"]
     assert (found["audit"].followed, found["audit"].partitions) == (True, 1)
     assert found["audit"].reason is None
@@ -203,7 +204,7 @@ def test_the_status_has_every_group_of_the_source_with_its_reason() -> None:
     assert "committed nothing" in str(found["idle"].reason)
     assert not found["other"].followed
     groups.forget()
-    assert groups.standing == ()
+    assert groups.statuses == ()
 
 
 def test_a_partition_whose_offset_was_refused_is_the_reason_of_its_group() -> None:
@@ -213,7 +214,7 @@ def test_a_partition_whose_offset_was_refused_is_the_reason_of_its_group() -> No
 
     done = groups.work()
 
-    (billing,) = groups.standing
+    (billing,) = groups.statuses
     assert (billing.group, billing.followed) == ("billing", True)
     assert billing.reason == f"{TARGET}: {HIDDEN}"
     assert done.items == {f"billing on {TARGET}": str(HIDDEN)}
@@ -349,7 +350,7 @@ def test_a_group_whose_mirrors_have_ended_is_no_news() -> None:
 
     assert groups.work().items == {}
     assert target.committed == {"audit": {TopicPartition("A.bills", 0): Committed(offset=3)}}
-    (audit, billing) = groups.standing
+    (audit, billing) = groups.statuses
     assert (audit.followed, audit.partitions) == (True, 1)
     assert not billing.followed
     assert "have ended" in str(billing.reason)
@@ -387,6 +388,6 @@ def test_a_group_of_a_topic_that_both_clusters_write_gets_the_lower_offset() -> 
     assert target.committed == {"billing": {TARGET: Committed(offset=4)}}
     assert done.figures == {"billing": 3}
     assert "it has not begun" in done.items[f"audit on {SOURCE}"]
-    found = {each.group: each for each in groups.standing}
+    found = {each.group: each for each in groups.statuses}
     assert (found["billing"].again, found["audit"].again) == (3, 0)
     assert "lies outside" in str(found["audit"].reason)

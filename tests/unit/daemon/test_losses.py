@@ -161,7 +161,7 @@ def test_another_topic_is_not_passed_into() -> None:
 
 
 def test_a_partition_whose_loss_may_be_passed_over_waits_for_that() -> None:
-    standing = says(State.STOPPED, 90, reason="the source deleted offsets 90 to 129")
+    reported = says(State.STOPPED, 90, reason="the source deleted offsets 90 to 129")
     for settings, first_copy_end, state in (
         (LINK, 500, State.RECOVERING),
         (LINK, -1, State.STOPPED),
@@ -171,7 +171,7 @@ def test_a_partition_whose_loss_may_be_passed_over_waits_for_that() -> None:
         mirrored = row()
         mirrored.progress = mirrored.progress.replace(first_copy_end=first_copy_end)
         registry.add([mirrored])
-        registry.take_reports([_lacking(standing)])
+        registry.take_reports([_lacking(reported)])
         (found,) = registry.status()
         assert found.state is state
         assert registry.passing.is_set() is (state is State.RECOVERING)
@@ -204,5 +204,5 @@ def test_progress_of_an_earlier_version_has_lost_nothing() -> None:
     assert (found.loss, found.lost, found.acknowledged, found.first_copy_end) == (None, 0, 0, -1)
 
 
-def _lacking(standing: ReportedPartition) -> ReportedPartition:
-    return standing.replace(report=standing.report.replace(loss=LOSS))
+def _lacking(reported: ReportedPartition) -> ReportedPartition:
+    return reported.replace(report=reported.report.replace(loss=LOSS))

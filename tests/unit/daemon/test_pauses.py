@@ -92,9 +92,9 @@ def test_what_its_lane_lets_go_of_is_paused_and_the_rest_later(
 
 def test_while_nothing_changes_no_lane_is_asked_again(pauses: Pauses, lanes: Lanes) -> None:
     assert pauses.pause()
-    standing = paused(ORDERS)
+    directives = paused(ORDERS)
     for _ in range(3):
-        pauses.update(standing)
+        pauses.update(directives)
         assert pauses.pause()
     assert len(lanes.asked) == 1
 

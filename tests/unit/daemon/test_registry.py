@@ -93,9 +93,9 @@ def _other(number: int) -> rows.Row:
 
 
 def _reaches(number: int, position: int) -> ReportedPartition:
-    standing = says(State.RUNNING, position)
+    reported = says(State.RUNNING, position)
     news = {"partition": number, "traces": (Trace(newest=(position - 1, position - 1)),)}
-    return standing.replace(report=standing.report.replace(**news))
+    return reported.replace(report=reported.report.replace(**news))
 
 
 def test_what_has_ended_is_stopped_where_nothing_else_says_so() -> None:

@@ -75,6 +75,8 @@ def test_a_directive_to_begin_is_read_as_it_was_written() -> None:
         source_id="ab",
     )
     assert decode_directive(*encode_directive((wish.key, wish))) == (wish.key, wish)
-    standing = LinkDirectives({wish.key: wish})
-    assert standing.start_of(TopicPartition("orders", 3)) == ClaimStart(offset=9, by=5_000, of="ab")
-    assert standing.start_of(TopicPartition("orders", 1)) is None
+    directives = LinkDirectives({wish.key: wish})
+    assert directives.start_of(TopicPartition("orders", 3)) == ClaimStart(
+        offset=9, by=5_000, of="ab"
+    )
+    assert directives.start_of(TopicPartition("orders", 1)) is None

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from causeway.config import RegistrySettings, RunSettings, TransformSettings
+from causeway.config import RegistrySettings, Routes, RunSettings, TransformSettings
 from causeway.control import Transform
 from causeway.control.transforms import _pickled
 from causeway.daemon import spark as daemon_spark
@@ -35,10 +35,12 @@ from causeway.relay import (
 )
 from causeway.transform.rules import Shortcut, shortcut_of
 from causeway.transform.work import StageWork
-from tests.builders.fleet import Heard, Lane, assignment, standing
+from tests.builders import settings as links
+from tests.builders.fleet import Heard, Lane, assignment, flow_report
 
 PII = "A->B/pii@0123456789abcdef"
 KEY = ("A->B", "orders", 0)
+ROUTES = Routes.of(links.link())
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +96,7 @@ def test_what_goes_through_a_transform_waits_until_it_may_and_then_stays_togethe
     assert one.given(3).transform == f"{PII}/0", "two lanes never share a stage's name"
     assert not told(two)
     for n in range(6):
-        one.reports(standing(n, 5, records=10**6))
+        one.reports(flow_report(n, 5, records=10**6))
     fleet.tick()
     fleet.add([through(8)])
     assert two.has() <= {6, 7}, "nor are they moved, however heavy"
@@ -156,7 +158,7 @@ def test_what_is_recalled_comes_back_with_its_counts_once_it_is_added(
     counts = Transformed(records_in=7, records_out=5, dropped=2, seen=1, without_spark=7)
     thread, got = recalled(fleet)
     until(lambda: isinstance(one.sent[-1], Revoke))
-    last = standing(0, 7, records=7, final=True)
+    last = flow_report(0, 7, records=7, final=True)
     one.reports(last.replace(transformed=counts, settled=True))
     thread.join(60)
     assert got == {KEY: True}
@@ -167,12 +169,12 @@ def test_what_is_recalled_comes_back_with_its_counts_once_it_is_added(
     fleet.add([more])
 
     assert one.given(0).leader_epoch == 9
-    again = standing(0, 9, records=2).replace(
+    again = flow_report(0, 9, records=2).replace(
         transformed=Transformed(records_in=2, refused=2, seen=4, through_spark=2)
     )
     one.reports(again)
-    assert heard.standings[-1].records == 9
-    assert heard.standings[-1].transformed == Transformed(
+    assert heard.reports[-1].records == 9
+    assert heard.reports[-1].transformed == Transformed(
         records_in=9,
         records_out=5,
         dropped=2,
@@ -187,7 +189,7 @@ def test_what_a_lane_does_not_let_go_of_is_not_recalled_yet(fleet: Fleet) -> Non
     one = Lane(fleet, 0).connect()
     fleet.add([assignment(0)])
     assert fleet.recall([KEY], 0.02) == {}
-    one.reports(standing(0, 7, final=True))
+    one.reports(flow_report(0, 7, final=True))
     assert not one.has()
     assert fleet.recall([KEY], 0.02) == {KEY: False}
 
@@ -237,7 +239,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> type[Launcher]:
 
 def transform(name: str = "pii", **fields: Any) -> Transform:
     settings = TransformSettings(name=name, topics=compile_patterns(".*"), **fields)
-    return Transform(settings=settings, identity="00", key=f"A->B/{name}@00")
+    return Transform(settings=settings, identity="00", key=f"A->B/{name}@00", routes=ROUTES)
 
 
 def test_stages_run_where_lanes_want_them(fleet: Fleet, launcher: type[Launcher]) -> None:

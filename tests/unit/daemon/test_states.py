@@ -13,9 +13,9 @@ from causeway.status import (
     LinkStatus,
     rank,
     topics_of,
+    word,
     worst,
 )
-from causeway.status.states import of_partitions
 from tests.builders import status as snapshots
 from tests.builders.served import client
 from tests.builders.settings import link as settings
@@ -24,7 +24,7 @@ from tests.harness.statuses import ends
 
 
 @pytest.mark.parametrize(
-    ("states", "word"),
+    ("states", "shown"),
     [
         ([], "mirroring"),
         ([State.RUNNING, State.WAITING, State.RECOVERING, State.DONE], "mirroring"),
@@ -36,8 +36,8 @@ from tests.harness.statuses import ends
         ([State.FAILED_OVER], "failed over"),
     ],
 )
-def test_a_link_is_as_the_worst_of_its_partitions(states: list[State], word: str) -> None:
-    assert of_partitions(states) == word
+def test_a_link_is_as_the_worst_of_its_partitions(states: list[State], shown: str) -> None:
+    assert of_clusters(states).state == shown
 
 
 def test_every_state_has_its_place() -> None:
@@ -57,12 +57,16 @@ def test_every_output_shows_the_same_state_of_link_and_topic(state: State) -> No
         shown = api.get("/api/v1/overview").json()
     assert (topic.state, shown["links"][0]["worst"]) == (expected, expected)
     assert shown["ranking"] == [*RANKING]
-    of_clusters = LinkStatus(
+    by_command = of_clusters([state, State.RUNNING])
+    assert by_command.state == link.state == shown["links"][0]["state"] == word(expected)
+
+
+def of_clusters(states: list[State]) -> LinkStatus:
+    return LinkStatus(
         **ends(settings()),
         driver=DriverStatus(owner="host-1", running=True, last_seen_ms=0),
-        partitions=(partition_status("orders", state=state), partition_status("orders", 1)),
+        partitions=tuple(
+            partition_status("orders", number, state=state) for number, state in enumerate(states)
+        ),
         problems=(),
-    )
-    assert (
-        of_clusters.state == link.state == shown["links"][0]["state"] == of_partitions([expected])
     )

@@ -67,8 +67,8 @@ def test_a_topic_has_the_state_of_its_worst_partition(
         wish(DirectiveKind.MIRROR),
         *([wish(DirectiveKind.PAUSE)] if paused else []),
     ]
-    standing = LinkDirectives({each.key: each for each in wishes})
-    (found,) = chosen_topics(GEO, standing, status(*parts))
+    directives = LinkDirectives({each.key: each for each in wishes})
+    (found,) = chosen_topics(GEO, directives, status(*parts))
     assert (found.topic, found.target) == ("orders", "shop.orders")
     assert (found.state, found.lag_records) == (state, lag)
     assert (found.paused is not None) == paused
@@ -76,8 +76,8 @@ def test_a_topic_has_the_state_of_its_worst_partition(
 
 def test_the_reason_why_a_topic_is_missing_is_shown() -> None:
     wishes = [wish(DirectiveKind.MIRROR, "bills"), wish(DirectiveKind.MIRROR)]
-    standing = LinkDirectives({each.key: each for each in wishes})
-    bills, orders = chosen_topics(GEO, standing, status(unavailable="no broker answered"))
+    directives = LinkDirectives({each.key: each for each in wishes})
+    bills, orders = chosen_topics(GEO, directives, status(unavailable="no broker answered"))
     assert (bills.state, orders.state) == ("unknown", "unknown")
     assert bills.reasons == ("create topic shop.bills: too few",)
     assert orders.reasons == ("no broker answered",)

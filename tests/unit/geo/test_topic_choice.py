@@ -79,7 +79,7 @@ class World:
         self.link = GEO
         self.shop = Kafka(SHOP_ID, orders=9, bills=0, dc2__dot__users=3, legacy__dot__users=3)
         self.dc2 = Kafka(DC2_ID)
-        self.standing = LinkDirectives({ORIGIN.key: ORIGIN})
+        self.directives = LinkDirectives({ORIGIN.key: ORIGIN})
         self.claims: dict[str, list[Claim]] = {SHOP_ID: [], DC2_ID: []}
         self.contents = ProgressContents()
         self.driver: str | None = None
@@ -91,7 +91,7 @@ class World:
         for module in (topics, destinations):
             monkeypatch.setattr(module, "clusters", clusters)
             monkeypatch.setattr(module, "DirectiveRequest", self.asking)
-        monkeypatch.setattr(geo_topics, "learn", lambda *_: self.standing)
+        monkeypatch.setattr(geo_topics, "learn", lambda *_: self.directives)
         monkeypatch.setattr(claims, "on", lambda cluster: iter(self.claims[cluster.cluster_id]))
         replace_writes(monkeypatch, lambda _, __, decide: self.write(None, decide))
 
@@ -103,8 +103,8 @@ class World:
         )
 
     def write(self, _: object, decide: Any) -> DirectivePlan:
-        plan: DirectivePlan = decide(self.standing)
-        self.standing = self.standing.with_all(plan.changes)
+        plan: DirectivePlan = decide(self.directives)
+        self.directives = self.directives.with_all(plan.changes)
         return plan
 
     def add(self, *names: str) -> topics.Done:
@@ -127,12 +127,12 @@ def test_topics_are_chosen_once(world: World) -> None:
     assert again.before is not None
     assert again.before.who == "anna@ops"
     topics.remove_topics(world.link, ["orders"], wait_s=None)
-    assert geo_topics.chosen(world.standing).keys() == {"bills"}
+    assert geo_topics.chosen(world.directives).keys() == {"bills"}
     with pytest.raises(ConfigError, match=r"remove chosen topic bill: .*like it: bills"):
         topics.remove_topics(world.link, ["bills", "bill"], wait_s=None)
     with pytest.raises(ConfigError, match="pause chosen topic orders"):
         topics.pause_topics(world.link, ["orders"], wait_s=None)
-    assert geo_topics.chosen(world.standing).keys() == {"bills"}
+    assert geo_topics.chosen(world.directives).keys() == {"bills"}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_cannot_be_mirrored_is_refused_and_nothing_is_added(
     ]
     with pytest.raises(ConfigError, match=why):
         world.add("orders", name)
-    assert geo_topics.chosen(world.standing) == {}
+    assert geo_topics.chosen(world.directives) == {}
 
 
 def test_a_hidden_topic_is_reported_as_hidden(world: World) -> None:
@@ -180,17 +180,17 @@ def test_a_namesake_with_unknown_records_is_refused(world: World) -> None:
 def test_what_has_ended_is_not_begun_again_in_passing(world: World) -> None:
     for scope, what in ((Scope("orders"), "its mirror"), (THE_LINK, "the mirror")):
         end = EndDirective(scope=scope, who="ben@ops", at=1, how=State.PROMOTED)
-        world.standing = LinkDirectives({ORIGIN.key: ORIGIN, end.key: end})
+        world.directives = LinkDirectives({ORIGIN.key: ORIGIN, end.key: end})
         with pytest.raises(ConfigError, match=f"{what} was promoted by ben@ops.*failback"):
             world.add("orders")
 
 
 def test_topics_go_to_destinations_of_this_very_origin(world: World) -> None:
-    world.standing = LinkDirectives()
+    world.directives = LinkDirectives()
     with pytest.raises(ConfigError, match="it was never added, or was removed"):
         world.add("orders")
     theirs = ORIGIN.replace(cluster="another", who="ben@ops")
-    world.standing = LinkDirectives({theirs.key: theirs})
+    world.directives = LinkDirectives({theirs.key: theirs})
     with pytest.raises(ConfigError, match=r"this name means the cluster another, by ben@ops"):
         world.add("orders")
 
@@ -202,13 +202,13 @@ def test_adding_a_topic_to_a_destination_that_is_being_removed_is_refused(
     write = world.write
 
     def removed(wish: object, decide: Any) -> DirectivePlan:
-        world.standing = LinkDirectives()
+        world.directives = LinkDirectives()
         return write(wish, decide)
 
     monkeypatch.setattr(world, "write", removed)
     with pytest.raises(ConfigError, match="it was never added, or was removed"):
         world.add("orders")
-    assert geo_topics.chosen(world.standing) == {}
+    assert geo_topics.chosen(world.directives) == {}
 
 
 def test_what_can_be_chosen_is_what_would_not_be_refused(world: World) -> None:
@@ -240,10 +240,10 @@ def test_a_driver_that_does_not_act_is_reported(
 
 
 def test_a_cluster_becomes_a_destination_once(world: World) -> None:
-    world.standing = LinkDirectives()
+    world.directives = LinkDirectives()
     added = destinations.add_destination(world.link, who="anna@ops")
     assert (added.cluster, added.before, added.topics) == (DC2_ID, None, [])
-    origin = world.standing.get(OriginDirective)
+    origin = world.directives.get(OriginDirective)
     assert origin is not None
     assert origin.cluster == SHOP_ID
     world.add("orders")
@@ -262,18 +262,18 @@ def test_a_cluster_becomes_a_destination_once(world: World) -> None:
 )
 def test_names_that_are_taken_are_refused(world: World, claim: Claim, why: str) -> None:
     world.claims[DC2_ID] = [Claim("web", "dc2", "a third", "by ben"), claim]
-    world.standing = LinkDirectives()
+    world.directives = LinkDirectives()
     with pytest.raises(ConfigError, match=why):
         destinations.add_destination(world.link)
-    assert world.standing == LinkDirectives()
+    assert world.directives == LinkDirectives()
 
 
 def test_a_name_that_was_another_cluster_s_is_not_taken_from_it_in_silence(world: World) -> None:
     """What is chosen there would be copied no more, and nobody would know."""
-    world.standing = LinkDirectives()
+    world.directives = LinkDirectives()
     with pytest.raises(ConfigError, match=r"this name means the cluster old.*remove dc2"):
         destinations.add_destination(world.link, known="old")
-    assert world.standing == LinkDirectives()
+    assert world.directives == LinkDirectives()
     destinations.add_destination(world.link, known=DC2_ID)
 
 
@@ -289,7 +289,7 @@ def test_a_destination_with_topics_is_removed_only_if_one_means_it(world: World)
         destinations.remove_destination(world.link, confirmed=False, wait_s=None)
     done = destinations.remove_destination(world.link, confirmed=True, wait_s=None)
     assert [each.topic for each in done.topics] == ["bills", "orders"]
-    assert world.standing == LinkDirectives()
+    assert world.directives == LinkDirectives()
 
 
 def test_a_cluster_without_an_id_is_refused() -> None:

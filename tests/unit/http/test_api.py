@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from causeway.http.history import History
 from causeway.http.views import View
-from causeway.link_topics import PauseDirective, Scope, ThrottleDirective
+from causeway.link_topics import LinkDirectives, PauseDirective, Scope, ThrottleDirective
 from causeway.model import State
 from causeway.status import GroupStatus, LinkStatus, Role, Snapshot
 from tests.builders.served import PASSWORD, client, settings
@@ -200,7 +200,7 @@ def test_the_rest(api: TestClient) -> None:
 def test_the_answer_has_the_directives() -> None:
     pause = PauseDirective(scope=Scope("orders", 3), who="anna@ops1", why="full", at=int(NOW))
     limit = ThrottleDirective(who="ben@ops1", at=int(NOW), bytes_per_s=1_000)
-    with client(lambda: full(replace(link(), directives=(pause, limit)))) as api:
+    with client(lambda: full(replace(link(), directives=LinkDirectives.of([pause, limit])))) as api:
         first, second = items(api, "directives", link="A->B")
     assert first == {
         "link": "A->B", "do": "pause", "topic": "orders", "partition": 3, "who": "anna@ops1",

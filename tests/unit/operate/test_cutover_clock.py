@@ -84,7 +84,7 @@ def test_a_fence_lasts_as_long_as_was_asked_by_the_clock_of_the_driver_that_lift
     assert run_to_end(Clusters(first, ENDED, ahead_ms=HOUR_MS), first).end is CutoverEnd.DONE
 
     (fence,) = made
-    standing = LinkDirectives({fence.key: fence})
+    directives = LinkDirectives({fence.key: fence})
     by_the_driver = NOW + HOUR_MS
-    assert fences.expired(standing, by_the_driver + 299_000) == ()
-    assert fences.expired(standing, by_the_driver + 300_000) == (fence,)
+    assert fences.expired(directives, by_the_driver + 299_000) == ()
+    assert fences.expired(directives, by_the_driver + 300_000) == (fence,)

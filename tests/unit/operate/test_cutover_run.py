@@ -75,11 +75,11 @@ def test_no_mirror_ends_whose_fence_was_lifted_meanwhile(
     now = int(time.time() * 1000)
     first = fenced(at_ms=now, fences={"orders": fence(until=now + 60_000)})
     record = first.fences["orders"].record
-    standing = LinkDirectives({} if lifted else {record.key: record})
+    directives = LinkDirectives({} if lifted else {record.key: record})
     asked = []
 
     def promoted(*_: Any, topic: str | None, guard: Any, **__: Any) -> None:
-        guard(standing)
+        guard(directives)
         asked.append(topic)
 
     monkeypatch.setattr("causeway.operate.cutover.run.promote", promoted)

@@ -170,13 +170,13 @@ def test_an_unknown_topic_is_refused_with_names_that_are_like_it(
 def test_a_topic_does_not_go_back_by_a_link_that_has_ended_as_a_whole() -> None:
     """As it has since it was turned round: the topic would wait for ever."""
     end = EndDirective(who="anna@ops", at=0, how=State.PROMOTED, done=True)
-    standing = LinkDirectives().with_all([(end.key, end)])
+    directives = LinkDirectives().with_all([(end.key, end)])
     with pytest.raises(ConfigError, match=r"B->A was promoted as a whole by anna@ops.*A->B, by"):
-        reverse_link.check_whole(LINK, BACK, standing, Scope("orders"))
-    reverse_link.check_whole(LINK, BACK, standing, THE_LINK)
+        reverse_link.check_whole(LINK, BACK, directives, Scope("orders"))
+    reverse_link.check_whole(LINK, BACK, directives, THE_LINK)
     ended = end.replace(scope=Scope("orders"))
-    standing = LinkDirectives().with_all([(ended.key, ended)])
-    reverse_link.check_whole(LINK, BACK, standing, Scope("orders"))
+    directives = LinkDirectives().with_all([(ended.key, ended)])
+    reverse_link.check_whole(LINK, BACK, directives, Scope("orders"))
 
 
 def test_what_a_transform_led_elsewhere_has_no_way_back() -> None:
@@ -208,9 +208,9 @@ def test_where_both_sides_lie_in_one_topic_the_link_goes_on_where_it_was(*, ming
     link = replace(link, treatments=(provenance,) if mingles else ())
     assert link.mingles is mingles
     end = EndDirective(who="anna@ops", at=1, how=State.FAILED_OVER, done=True)
-    standing = LinkDirectives().with_all([(end.key, end)])
+    directives = LinkDirectives().with_all([(end.key, end)])
     of_topic = end.replace(scope=Scope("orders"), cut=cut())
-    standing = standing.with_all([(of_topic.key, of_topic)])
+    directives = directives.with_all([(of_topic.key, of_topic)])
     taken_back: list[float] = []
 
     def at_the_cut(places: Iterable[TopicPartition], _: int) -> dict[TopicPartition, OffsetAt]:
@@ -219,8 +219,8 @@ def test_where_both_sides_lie_in_one_topic_the_link_goes_on_where_it_was(*, ming
     ending = SimpleNamespace(
         link=link,
         scope=THE_LINK,
-        standing=standing,
-        known_cuts=cuts_of(standing, THE_LINK),
+        directives=directives,
+        known_cuts=cuts_of(directives, THE_LINK),
         sides=SimpleNamespace(target=SimpleNamespace(list_offsets=at_the_cut)),
         take_back=taken_back.append,
     )

@@ -136,28 +136,28 @@ def test_an_open_transaction_is_an_error_and_not_an_empty_answer() -> None:
 def test_the_begin_directive_holds_how_far_the_log_was_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    standing = LinkDirectives()
+    directives = LinkDirectives()
 
     def write(_: object, __: object, decide: Any) -> None:
-        nonlocal standing
-        plan: DirectivePlan = decide(standing)
-        standing = standing.with_all(plan.changes)
+        nonlocal directives
+        plan: DirectivePlan = decide(directives)
+        directives = directives.with_all(plan.changes)
 
     replace_writes(monkeypatch, write)
     nobody = cast(Any, None)
     wish = BeginDirective(who="anna@ops", at=7)
     reverse_link.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 100}, {SOURCE.topic: "ab"})
-    assert reverse_link.looked_of(standing, END) == {SOURCE: Looked(100, -1)}
+    assert reverse_link.looked_of(directives, END) == {SOURCE: Looked(100, -1)}
     with pytest.raises(ConflictError, match="anna@ops had it begin meanwhile"):
         reverse_link.begin(nobody, nobody, wish, {SOURCE: 40}, {SOURCE: 120}, {})
     back: Any = SimpleNamespace(change=lambda decide: write(None, None, decide))
     reverse_link.note_kept(back, END, {SOURCE: 108})
-    assert reverse_link.looked_of(standing, END) == {SOURCE: Looked(100, 108)}
-    known = standing.get(BeginDirective, Scope(SOURCE.topic))
+    assert reverse_link.looked_of(directives, END) == {SOURCE: Looked(100, 108)}
+    known = directives.get(BeginDirective, Scope(SOURCE.topic))
     assert known is not None
     assert (known.starts, known.at) == ({0: 40}, 7), "the link does not begin anew for it"
     assert known.source_id == "ab"
-    assert reverse_link.looked_of(standing, END.replace(at=8)) == {}, "that was another end"
+    assert reverse_link.looked_of(directives, END.replace(at=8)) == {}, "that was another end"
     before: DirectiveChange = (known.key, known.replace(looked={}, kept={}))
     assert reverse_link.looked_of(LinkDirectives().with_all([before]), END) == {}
 

@@ -150,7 +150,7 @@ def ending_of(**changes: Any) -> Any:
         "read_only_rules": tuple,
         "lift_read_only": tuple,
         "contents": SimpleNamespace(partitions={}, leases=(), tasks={}),
-        "standing": LinkDirectives(),
+        "directives": LinkDirectives(),
         "progress": lambda _=None: {},
         "begin": lambda *_: True,
         "finish": lambda *_, **__: True,
@@ -272,7 +272,7 @@ def test_a_topic_tries_the_groups_again_that_its_link_has_left(
     ending = ending_of(
         scope=own.scope,
         end=own,
-        standing=LinkDirectives({each.key: each for each in (whole, own)}),
+        directives=LinkDirectives({each.key: each for each in (whole, own)}),
         progress=lambda scope: {
             each.source: each for each in begun if (scope or own.scope).covers(each.source)
         },

@@ -14,6 +14,7 @@ from causeway.errors import AuthorizationError, ConfigError
 from causeway.link_topics import (
     ActiveDirectives,
     LeaseRecord,
+    LinkDirectives,
     Outlet,
     PartitionProgress,
     ProgressContents,
@@ -248,7 +249,9 @@ def test_a_driver_does_not_seem_gone_because_a_broker_lets_us_wait(
     monkeypatch.setattr("time.time", lambda: now_s)
     monkeypatch.setattr("causeway.control.topics.observe", lambda *_: NOTHING)
     monkeypatch.setattr(from_clusters, "ProgressTopic", Topic)
-    monkeypatch.setattr(from_clusters, "active_directives", lambda *_: ActiveDirectives())
+    monkeypatch.setattr(
+        from_clusters, "active_directives", lambda *_: ActiveDirectives(LinkDirectives())
+    )
 
     found = from_clusters.status_of(link(), cast(Any, lambda _: Hanging()), None)
 
@@ -287,7 +290,9 @@ def test_a_busy_topic_without_transactions_is_not_said_to_hold_records(
         "causeway.control.topic_changes.as_target_takes", lambda planned, *_: planned
     )
     monkeypatch.setattr(from_clusters, "ProgressTopic", Topic)
-    monkeypatch.setattr(from_clusters, "active_directives", lambda *_: ActiveDirectives())
+    monkeypatch.setattr(
+        from_clusters, "active_directives", lambda *_: ActiveDirectives(LinkDirectives())
+    )
     monkeypatch.setattr(lag, "timestamps_at", lambda *_: {})
 
     (one,) = from_clusters.status_of(link(), cast(Any, lambda _: busy), None).partitions

@@ -9,7 +9,7 @@ import pytest
 
 from causeway.config import RunSettings, Settings
 from causeway.errors import ConfigError, UnreachableError
-from causeway.link_topics import Directive, PauseDirective, Scope, TaskRecord
+from causeway.link_topics import Directive, LinkDirectives, PauseDirective, Scope, TaskRecord
 from causeway.operate import listing
 from causeway.operate.listing import narrowed
 from causeway.status import LinkProblem, LinkStatus, PartitionStatus, as_json
@@ -45,7 +45,7 @@ FULL = LinkStatus(
             figures={"groups": 3},
         ),
     ),
-    directives=(pause(None), pause("bills"), pause("orders")),
+    directives=LinkDirectives.of([pause(None), pause("bills"), pause("orders")]),
 )
 OTHER = LinkStatus(**ends(A_C), driver=None, partitions=(partition("orders"),), problems=())
 

@@ -91,7 +91,7 @@ def found() -> Iterator[tuple[str, str]]:
         MirrorDirective(scope=Scope(name), who="anna", at=1)
         for name in ("orders", "paid", "odd", "none")
     ]
-    standing = LinkDirectives({each.key: each for each in (*chosen, samples.PAUSE)})
+    directives = LinkDirectives({each.key: each for each in (*chosen, samples.PAUSE)})
     yield (
         "geo.json",
         json.dumps(
@@ -100,7 +100,7 @@ def found() -> Iterator[tuple[str, str]]:
                     name="B",
                     link=served.settings(),
                     driver=each.driver,
-                    topics=destination_status.chosen_topics(served.settings(), standing, each),
+                    topics=destination_status.chosen_topics(served.settings(), directives, each),
                 ).as_json()
                 for each in links_
             ],

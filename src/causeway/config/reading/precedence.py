@@ -84,7 +84,6 @@ OFFSETS_TOPIC = "offset.storage.topic"
 SEPARATOR = "replication.policy.separator"
 ALIASES = ("source.cluster.alias", "target.cluster.alias")
 _POLICY = "replication.policy.class"
-_DEFAULT_SEPARATOR = "."
 
 
 def with_offsets(

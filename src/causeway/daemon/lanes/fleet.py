@@ -211,7 +211,7 @@ class Fleet:
             lane = self._lanes.get(connection)
             if lane is None or lane.closed:
                 return
-            lost, standings = list[Key](), list[ReportedPartition]()
+            lost, reported = list[Key](), list[ReportedPartition]()
             if isinstance(message, LaneReport):
                 lane.lease_from = time.monotonic()
                 lane.silent_s = 0.0
@@ -227,7 +227,7 @@ class Fleet:
                     if tracked is None or tracked.lane is not lane:
                         continue
                     tracked.take(report, now)
-                    standings.append(tracked.standing(report, lane))
+                    reported.append(tracked.reported(report, lane))
                     if report.final:
                         lane.partitions.discard(report.key)
                         self._loosen(report.key)
@@ -236,7 +236,7 @@ class Fleet:
             elif isinstance(message, Drained):
                 lane.over = True
                 lost = self._release(lane)
-            self._listeners.tell(standings, lost)
+            self._listeners.tell(reported, lost)
             self._place()
             self._changed.notify_all()
 

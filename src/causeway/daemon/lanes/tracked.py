@@ -199,7 +199,7 @@ class Tracked:
         self.records_per_s += share * (records / passed - self.records_per_s)
         self.bytes_per_s += share * (size / passed - self.bytes_per_s)
 
-    def standing(self, report: FlowReport, lane: ConnectedLane) -> ReportedPartition:
+    def reported(self, report: FlowReport, lane: ConnectedLane) -> ReportedPartition:
         return ReportedPartition(
             report=report,
             lane=lane.number,
@@ -272,9 +272,9 @@ class Listeners:
         for key in lost:
             news[key[0]][1].append(key)
         for link in news.keys() & self._by_link.keys():
-            (sink, on_waiting), (standings, waiting) = self._by_link[link], news[link]
-            if standings:
-                sink(standings)
+            (sink, on_waiting), (reports, waiting) = self._by_link[link], news[link]
+            if reports:
+                sink(reports)
             if waiting:
                 on_waiting(waiting)
 

@@ -42,51 +42,51 @@ class Pauses:
         # partition that is paused after this is recalled. A holder of the registry's or the
         # fleet's lock never waits for this one.
         self.deciding = threading.RLock()
-        self._standing = LinkDirectives()
+        self._directives = LinkDirectives()
         self._done = True  # the directives are carried out
         self.held = False  # a partition is, or was, on hold
 
-    def update(self, standing: LinkDirectives) -> None:
+    def update(self, directives: LinkDirectives) -> None:
         """Uses these directives for all later questions."""
         with self.deciding:
-            if standing is not self._standing:
-                self._standing, self._done = standing, False
+            if directives is not self._directives:
+                self._directives, self._done = directives, False
 
     @property
     def are_any(self) -> bool:
         with self.deciding:
-            return self._holds(self._standing)
+            return self._holds(self._directives)
 
     def has_ended(self, topic: str) -> bool:
         """Whether the mirror of `topic` has ended: then the link does not touch its target."""
         with self.deciding:
-            return self._standing.has_ended(Scope(topic))
+            return self._directives.has_ended(Scope(topic))
 
     def hold_of(self, at: TopicPartition) -> Hold | None:
         """Returns why no lane may get the partition; None if a lane may get it."""
         with self.deciding:
-            return self._hold_of(self._standing, at)
+            return self._hold_of(self._directives, at)
 
     def start_of(self, at: TopicPartition) -> ClaimStart | None:
         """Returns the directive that says where the partition begins."""
         with self.deciding:
-            return self._standing.start_of(at)
+            return self._directives.start_of(at)
 
     def was_begun(self, topic: str) -> bool:
         """Whether a directive says where the partitions of `topic` begin."""
         with self.deciding:
-            return (DirectiveKind.BEGIN, Scope(topic)) in self._standing.by_key
+            return (DirectiveKind.BEGIN, Scope(topic)) in self._directives.by_key
 
     def pause(self) -> bool:
         """Puts partitions on hold. Returns False if a lane still holds one of them."""
         with self.deciding:
-            if self._done or not self._holds(self._standing):
+            if self._done or not self._holds(self._directives):
                 return True
-            standing = self._standing
+            directives = self._directives
         wanted = {  # partitions that are not on hold yet, or are on hold for another reason
             row.progress.source: hold
             for row in self._registry.rows(lambda _: True)
-            if (hold := self._hold_of(standing, row.progress.source)) is not None
+            if (hold := self._hold_of(directives, row.progress.source)) is not None
             and not (
                 row.progress.state is hold[0] and (row.progress.reason or "").startswith(hold[1])
             )
@@ -105,48 +105,48 @@ class Pauses:
             _log.warning(str(state), extra={"link": self._link, **about})
             self.held = True
         with self.deciding:
-            self._done = len(held) == len(wanted) and standing is self._standing
+            self._done = len(held) == len(wanted) and directives is self._directives
             return self._done
 
     def over(self) -> list[TopicPartition]:
         """Returns the paused partitions that should resume."""
         return self._no_longer(
-            HELD - ENDED, lambda standing, at: self._hold_of(standing, at) is None
+            HELD - ENDED, lambda directives, at: self._hold_of(directives, at) is None
         )
 
     def renewed(self) -> list[TopicPartition]:
         """Returns the ended partitions whose end was withdrawn."""
-        return self._no_longer(ENDED, lambda standing, at: not standing.has_ended(at))
+        return self._no_longer(ENDED, lambda directives, at: not directives.has_ended(at))
 
     def _no_longer(
         self, states: Collection[State], over: Callable[[LinkDirectives, TopicPartition], bool]
     ) -> list[TopicPartition]:
         with self.deciding:
-            standing = self._standing
+            directives = self._directives
         if not self.held:
             return []
         held = self._registry.rows(lambda row: row.progress.state in states)
-        return [at for row in held if over(standing, at := row.progress.source)]
+        return [at for row in held if over(directives, at := row.progress.source)]
 
     def hold(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Puts those of `places` on hold that no lane may get, and returns them. Call it with
         `deciding` held."""
-        standing = self._standing
-        if not self._holds(standing):
+        directives = self._directives
+        if not self._holds(directives):
             return set()
-        found = {at: self._hold_of(standing, at) for at in places}
+        found = {at: self._hold_of(directives, at) for at in places}
         held = {at: hold for at, hold in found.items() if hold is not None}
         self._registry.hold(held)
         self.held |= bool(held)
         return set(held)
 
-    def _holds(self, standing: LinkDirectives) -> bool:
-        return self._by_file is not None or standing.holds
+    def _holds(self, directives: LinkDirectives) -> bool:
+        return self._by_file is not None or directives.holds
 
-    def _hold_of(self, standing: LinkDirectives, at: TopicPartition) -> Hold | None:
-        if standing.end_of(at) is not None:
-            return standing.hold_of(at)
-        return self._by_file or standing.hold_of(at)
+    def _hold_of(self, directives: LinkDirectives, at: TopicPartition) -> Hold | None:
+        if directives.end_of(at) is not None:
+            return directives.hold_of(at)
+        return self._by_file or directives.hold_of(at)
 
 
 def by_file(link: LinkSettings) -> Hold | None:

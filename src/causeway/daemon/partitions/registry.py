@@ -162,15 +162,15 @@ class Registry(Readings):
                 self._log_state(row)
             return len(found) + len(rows)
 
-    def take_reports(self, standings: Sequence[ReportedPartition]) -> None:
+    def take_reports(self, reported: Sequence[ReportedPartition]) -> None:
         with self._lock:
-            for standing in standings:
-                report = standing.report
+            for one in reported:
+                report = one.report
                 row = self._rows.get(TopicPartition(report.topic, report.partition))
                 if row is None:
                     continue
                 before = row.progress.state
-                row.take_report(standing)
+                row.take_report(one)
                 self._moved[row.progress.source] = row
                 if row.wants:
                     self.wanted.set()

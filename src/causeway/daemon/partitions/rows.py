@@ -79,8 +79,8 @@ class Row:
         after = claim_checks.stopped(before, reason, loss)
         return cls(topic=topic, progress=after, first=after.position, dirty=True)
 
-    def take_report(self, standing: ReportedPartition) -> None:
-        report, before = standing.report, self.progress
+    def take_report(self, reported: ReportedPartition) -> None:
+        report, before = reported.report, self.progress
         if _producers(report.outlets) != _producers(before.outlets):
             return  # the report is about a claim that another leader has replaced
         # Stopped and held rows keep their state, even if their lane reports another one.
@@ -111,13 +111,13 @@ class Row:
             self.dirty = True
         self.placed |= self.progress.state in (State.RUNNING, State.DONE)
         self._note_failure()
-        self.lane = None if kept else standing.lane
-        self.records, self.bytes = standing.records, standing.bytes
-        self.recoveries, self.transformed = standing.recoveries, standing.transformed
-        self.records_per_s, self.bytes_per_s = standing.records_per_s, standing.bytes_per_s
+        self.lane = None if kept else reported.lane
+        self.records, self.bytes = reported.records, reported.bytes
+        self.recoveries, self.transformed = reported.recoveries, reported.transformed
+        self.records_per_s, self.bytes_per_s = reported.records_per_s, reported.bytes_per_s
         self.heard_at = time.monotonic()
         self._note_offsets(report)
-        self.filled = standing.filled
+        self.filled = reported.filled
         if not self.progress.begins:
             self.filling = None
         elif self.filling is None:

@@ -17,7 +17,6 @@ from causeway.control import (
     LeftOutGroup,
     LeftOutReason,
     Translated,
-    UnreadRecord,
     groups,
     read_checkpoints,
 )
@@ -37,7 +36,7 @@ from causeway.translation import (
     offsets_to_translate,
 )
 
-# Reasons that a person should know; the other ones follow from the file.
+# The reasons that a person should know. All other reasons follow from the file.
 _WORTH_KNOWING = frozenset(
     {
         LeftOutReason.UNDECIDED,
@@ -46,31 +45,32 @@ _WORTH_KNOWING = frozenset(
         LeftOutReason.NOT_TRANSLATED,
     }
 )
-# A consumer may come and go on the target between our read of its group and our commit.
+# The longest time between our read of a group and our commit: a consumer may join the group on the
+# target and leave it between the two.
 _FRESH_S = 30.0
-_TOGETHER = 500  # groups that are read and committed together: no group waits for all others
-_PATIENCE_S = 3.0  # with partitions that have no leader
-# Times of checkpoints are kept of so many groups and partitions: each makes four series of metrics,
-# and all checkpoints of one round take the same time.
+_TOGETHER = 500  # groups in one read and one commit, so that no group waits for all other groups
+_PATIENCE_S = 3.0  # how long to wait for partitions without a leader
+# The number of checkpoints, by group and partition, whose time is kept. Each makes four series of
+# metrics, and all checkpoints of one round take the same time.
 _MOST_TIMED = 1_000
-_EARLY_S = 0.5  # a task that runs a little early need not wait for the next turn
+_EARLY_S = 0.5  # a task that runs so much too early does its work, and does not wait
 
 
 @dataclass(slots=True)
 class Groups:
-    """The group task of one link. Not thread-safe. `term`: see Leadership.term; `registry`: the
-    target partitions to which others may write, and those whose mirror has ended; None: there are
-    none. `untimed` counts the checkpoints without a kept time, because there are too many.
-    `standing`: of the last round; any thread may read it."""
+    """The group task of one link. Not thread-safe. `term`: see Leadership.term. `registry` knows
+    the target partitions to which others may write, and the partitions whose mirror has ended.
+    `untimed` counts the checkpoints whose time is not kept, because there are too many. `statuses`
+    is from the last round; any thread may read it."""
 
     link: LinkSettings
     sides: Sides
     translator: OffsetTranslator
     term: Callable[[], int | None]
-    registry: Readings | None = None
+    registry: Readings
     untimed: int = 0
-    standing: tuple[GroupStatus, ...] = ()
-    _unread: UnreadRecords | None = field(init=False)
+    statuses: tuple[GroupStatus, ...] = ()
+    _unread: UnreadRecords = field(init=False)
     _both_ways: GroupsBothWays | None = field(init=False)  # if programs write to both clusters
     _topic: TopicLog = field(init=False)
     _begun_in: int | None = None  # the term of the current run
@@ -79,18 +79,16 @@ class Groups:
     _listing: dict[str, GroupListing] | None = None
     _checkpoints_due: float = 0.0
     _commits_due: float = 0.0
-    # Of the last commits: the reasons for those left out, and the failures.
+    # By group, of the last commits: why a group was left out, and why a commit failed.
     _not_committed: Mapping[str, str] = field(default_factory=dict)
     _commit_failures: Mapping[str, str] = field(default_factory=dict)
-    _slow: frozenset[str] = frozenset()  # groups that did not answer in time, on the target
+    _slow: frozenset[str] = frozenset()  # groups whose target did not answer in time
 
     def __post_init__(self) -> None:
         link, target, admin = self.link, self.sides.target, self.sides.target_admin
-        self._unread = None
-        if self.registry is not None:
-            self._unread = UnreadRecords(target, link, self.translator.brought_to)
+        self._unread = UnreadRecords(target, link, self.translator.brought_to)
         self._both_ways = None
-        if link.reverse is not None and self.registry is not None:
+        if link.reverse is not None:
             read_again, source = self.registry.read_again, self.sides.source
             self._both_ways = GroupsBothWays(source, target, link, link.reverse, read_again)
         name = link.policy.checkpoints_topic(link.source.alias)
@@ -98,7 +96,7 @@ class Groups:
 
     @property
     def interval_s(self) -> float | None:
-        """The time between two runs; None for never."""
+        """The time between two runs. None if the task never runs."""
         control = self.link.control
         intervals = (
             (control.emit_checkpoints_enabled, control.emit_checkpoints_interval_s),
@@ -114,14 +112,12 @@ class Groups:
         chosen = groups.choose(self._source_groups(), self.link)
         read_at = time.monotonic()
         found = self.sides.source_admin.committed_offsets_of(chosen.groups)
-        link, ended = self.link, set[TopicPartition]()
-        if self.registry is not None:
-            link, ended = self.registry.with_chosen(link), self.registry.ended()
-        followed = groups.follow(found, link, ended)
+        link = self.registry.with_chosen(self.link)
+        followed = groups.follow(found, link, self.registry.ended())
         places = self.translator.translate(offsets_to_translate(followed, self.translator.shared()))
         translated: Translated = group_offsets(followed, places)
         notes = inexact(followed, places)
-        # What is unknown now may be known soon, and is due then.
+        # An offset that is unknown now may be known soon: the work is still due then.
         unfinished = self.translator.unfinished or any(map(_may_answer_soon, found.values()))
         again: Mapping[str, int] = {}
         if self._both_ways is not None:
@@ -139,14 +135,13 @@ class Groups:
                 if not unfinished:
                     self._checkpoints_due = now + control.emit_checkpoints_interval_s - 2 * _EARLY_S
             except CausewayError as error:
-                failure = error  # does not prevent the commits
+                failure = error  # the commits follow nevertheless
         if control.sync_group_offsets_enabled and now >= self._commits_due:
             self._not_committed, self._commit_failures = self._commit(followed, translated)
-            unfinished |= bool(self._slow or self._commit_failures)
-            unfinished |= self._unread is not None and self._unread.unfinished
+            unfinished |= bool(self._slow or self._commit_failures) or self._unread.unfinished
             if not unfinished:
                 self._commits_due = now + control.sync_group_offsets_interval_s - 2 * _EARLY_S
-        self.standing = _statuses(
+        self.statuses = _statuses(
             chosen, followed, {**self._commit_failures, **notes, **self._not_committed}, again
         )
         if failure is not None:
@@ -164,15 +159,14 @@ class Groups:
         )
 
     def hurry(self) -> None:
-        """Makes the next `work` write everything, due or not."""
+        """Makes the next `work` write everything, also if it is not due."""
         self._checkpoints_due = self._commits_due = 0.0
 
     def forget(self) -> None:
-        """Reads checkpoints again: another driver may have written some since."""
+        """Makes the next `work` read checkpoints again: another driver may have written some."""
         self._last = None
-        self.standing = ()
-        if self._unread is not None:
-            self._unread.forget()
+        self.statuses = ()
+        self._unread.forget()
 
     def _still_leading(self, operation: str) -> None:
         """Raises CausewayError if another driver may lead: after a pause of this process, its
@@ -188,7 +182,7 @@ class Groups:
         return self._listing
 
     def timings(self) -> tuple[CheckpointTiming, ...]:
-        """How long checkpoints of this run took. Any thread may ask."""
+        """Returns how long the checkpoints of this run took. Any thread may call it."""
         now = time.monotonic()
         return tuple(
             CheckpointTiming(
@@ -203,7 +197,7 @@ class Groups:
         if self._last is None:
             self._topic.ensure(self.link.control.checkpoints_replication_factor)
             self._last = defaultdict(dict)
-            # Of an earlier driver or of MirrorMaker 2.
+            # Reads the checkpoints that an earlier driver or MirrorMaker 2 has written.
             for each in read_checkpoints(self._topic):
                 self._last[each.group][each.partition] = each
         due = groups.checkpoints(translated, self._last)
@@ -212,7 +206,7 @@ class Groups:
             try:
                 self._topic.append([checkpoint.encode() for checkpoint in due])
             except CausewayError:
-                self._last = None  # the topic may be gone, or contain some of them
+                self._last = None  # the topic may be gone, or contain only some of the new ones
                 raise
             for each in due:
                 self._last[each.group][each.partition] = each
@@ -221,7 +215,8 @@ class Groups:
     def _note_latencies(
         self, followed: GroupCommits, written: Sequence[Checkpoint], read_at: float
     ) -> None:
-        """Keeps the times of `written`, and forgets groups that are no longer followed."""
+        """Keeps the times of the checkpoints `written`, and drops the times of groups that are no
+        longer followed."""
         now = time.monotonic()
         took = Spread.of(round((now - read_at) * 1000))
         kept = {key: known for key, known in self._latencies.items() if key[0] in followed.commits}
@@ -237,17 +232,17 @@ class Groups:
     def _commit(
         self, followed: GroupCommits, translated: Translated
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Commits the offsets. Returns the reasons for groups left out, and the failures."""
+        """Commits the offsets. Returns why groups were left out, and why commits failed."""
         target = self.sides.target_admin
-        places = {at for stand in translated.values() for at in stand}
-        # Asked first: a log's end only grows.
-        asked = target.list_offsets(list(places), LATEST, patience_s=_PATIENCE_S)
-        ends = {at: end.offset for at, end in asked.items() if isinstance(end, OffsetAt)}
+        places = {at for offsets in translated.values() for at in offsets}
+        # The ends are read first. A log's end only grows, so these offsets exist at the commit.
+        found = target.list_offsets(list(places), LATEST, patience_s=_PATIENCE_S)
+        ends = {at: end.offset for at, end in found.items() if isinstance(end, OffsetAt)}
         listing = target.list_groups()
         left_out: dict[str, str] = {}
         failed: dict[str, str] = {}
         slow: set[str] = set()
-        # Groups that were slow last time come last, so that they only delay each other.
+        # Groups that were slow in the last round come last: they delay only each other.
         quick = [group for group in followed.commits if group not in self._slow]
         held_up = [group for group in followed.commits if group in self._slow]
         turns = (
@@ -259,18 +254,15 @@ class Groups:
             there = target.committed_offsets_of(list(some))
             unknown = self._take_courses()
             known = {at: end for at, end in ends.items() if at not in unknown}
-            unread: Mapping[str, Mapping[TopicPartition, UnreadRecord]] = {}
-            if self._unread is not None:
-                own = {group: translated.get(group, {}) for group in some}
-                ranges = self._unread.ranges(own, there, known)
-                if self._both_ways is not None:
-                    ranges = self._both_ways.before_the_beginning(ranges)
-                unread = self._unread.look(ranges, some)
+            own = {group: translated.get(group, {}) for group in some}
+            ranges = self._unread.ranges(own, there, known)
+            if self._both_ways is not None:
+                ranges = self._both_ways.before_the_beginning(ranges)
+            unread = self._unread.look(ranges, some)
             chosen = replace(followed, commits=some)
             planned = groups.commits(chosen, translated, listing, there, known, self.link, unread)
             left_out |= _reasons(planned.left_out)
-            if self._unread is not None:
-                left_out |= self._unread.reasons(unread, some)
+            left_out |= self._unread.reasons(unread, some)
             answers: Mapping[str, CommitResults | CausewayError] = {}
             self._still_leading("commit offsets")
             if time.monotonic() - asked_at > _FRESH_S:
@@ -292,8 +284,6 @@ class Groups:
 
     def _take_courses(self) -> set[TopicPartition]:
         """See UnreadRecords.take."""
-        if self._unread is None or self.registry is None:
-            return set()
         return self._unread.take(self.registry.courses(), self.registry.alone_until)
 
 
@@ -303,8 +293,8 @@ def _statuses(
     undone: Mapping[str, str],
     again: Mapping[str, int],
 ) -> tuple[GroupStatus, ...]:
-    """All groups of the source, by name. `undone`: by group, or `group on partition`, why; `again`:
-    see GroupStatus."""
+    """Returns the status of all groups of the source, by name. `undone`: why something was not
+    done, by group or by `group on partition`. `again`: see GroupStatus."""
     found = {
         each.group: GroupStatus(group=each.group, followed=False, partitions=0, reason=each.reason)
         for each in (*chosen.left_out, *followed.left_out)

@@ -145,9 +145,9 @@ class CutoverLock:
         persist(lambda: write_directives(self._target, self._link, take))
         self._until = begun + for_s
 
-    def _take(self, for_s: float, standing: LinkDirectives) -> DirectivePlan:
+    def _take(self, for_s: float, directives: LinkDirectives) -> DirectivePlan:
         now = int(time.time() * 1000)
-        there = standing.get(CutoverDirective)
+        there = directives.get(CutoverDirective)
         if there is not None and not self._takes and self._is_others(there, now):
             raise self._conflict(
                 f"it is being cut over {there.by}",
@@ -165,9 +165,9 @@ class CutoverLock:
             return False
         return there.who != self._who or processes.may_live_here(there.run)
 
-    def refuse_others(self, standing: LinkDirectives) -> None:
+    def refuse_others(self, directives: LinkDirectives) -> None:
         """Raises ConflictError if the directives do not name this command as the owner."""
-        there = standing.get(CutoverDirective)
+        there = directives.get(CutoverDirective)
         if there is None or there.run != self._run:
             whose = (
                 "an undo has taken its lock" if there is None else f"its lock is taken {there.by}"
@@ -178,8 +178,8 @@ class CutoverLock:
         about = f"{self._link.name} for {self._who}"
         return ConflictError("cut over", about, cause, remedy=remedy)
 
-    def _give_back(self, standing: LinkDirectives) -> DirectivePlan:
-        there = standing.get(CutoverDirective)
+    def _give_back(self, directives: LinkDirectives) -> DirectivePlan:
+        there = directives.get(CutoverDirective)
         ours = there is not None and there.run == self._run
         return DirectivePlan(changes=((_KEY, None),) if ours else ())
 
@@ -254,24 +254,24 @@ def _look(
     return fences.fences(log.directives, names or None), _held(log.directives, names)
 
 
-def under_way(standing: LinkDirectives, now_ms: int) -> CutoverDirective | None:
+def under_way(directives: LinkDirectives, now_ms: int) -> CutoverDirective | None:
     """Returns the lock of a command that cuts over the link at this time."""
-    found = standing.get(CutoverDirective)
+    found = directives.get(CutoverDirective)
     return found if found is not None and found.until > now_ms else None
 
 
-def _held(standing: LinkDirectives, names: Collection[str]) -> list[EndDirective]:
+def _held(directives: LinkDirectives, names: Collection[str]) -> list[EndDirective]:
     """Returns ends that are not done, of the topics `names`, or of all the link if there are
     none."""
     return [
         each
-        for each in standing.all(EndDirective)
+        for each in directives.all(EndDirective)
         if each.how is State.PROMOTING and (not names or each.scope.topic in names)
     ]
 
 
-def _go_on(names: Collection[str], standing: LinkDirectives) -> DirectivePlan:
-    return DirectivePlan(changes=tuple((each.key, None) for each in _held(standing, names)))
+def _go_on(names: Collection[str], directives: LinkDirectives) -> DirectivePlan:
+    return DirectivePlan(changes=tuple((each.key, None) for each in _held(directives, names)))
 
 
 def undo_json(lifted: Lifted) -> dict[str, Any]:

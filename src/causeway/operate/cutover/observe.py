@@ -76,7 +76,7 @@ class Observer:
         self._late_writers: tuple[Producer, ...] = ()
 
     @property
-    def standing(self) -> LinkDirectives:
+    def directives(self) -> LinkDirectives:
         return self._log.directives
 
     def look(self, checks: tuple[Check, ...] = ()) -> Look:
@@ -87,10 +87,10 @@ class Observer:
         self._clock.see(contents.leases, _now_ms())
         counts = self._counts()
         parts = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
-        ends_of = {name: self.standing.end_of(Scope(name)) for name in self.topics}
+        ends_of = {name: self.directives.end_of(Scope(name)) for name in self.topics}
         ended = {n: end for n, end in ends_of.items() if end is not None and end.how in ENDED}
         # A promotion of the link that was interrupted may have left some topics half done.
-        whole = self.standing.get(EndDirective)
+        whole = self.directives.get(EndDirective)
         is_done = whole is not None and whole.done
         if self._ended_before is None:
             self._ended_before = frozenset(ended)
@@ -193,7 +193,7 @@ class Observer:
         records = fences.fences(self._log.directives, self.topics)
         if not records:
             return {}
-        over = fences.expired(self.standing, self.driver_ms())
+        over = fences.expired(self.directives, self.driver_ms())
         everywhere = denied_writes(self.source, {at for at in parts if at.topic in records})
         return {
             topic: Fence(

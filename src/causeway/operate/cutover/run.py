@@ -260,9 +260,9 @@ class CutoverRun:
         """Promotes if the lock is ours and these topics are `fenced`, by the directives at the time
         when the end is written."""
 
-        def guard(standing: LinkDirectives) -> None:
-            self.lock.refuse_others(standing)
-            fences.refuse_lifted(standing, fenced, self.observer.driver_ms())
+        def guard(directives: LinkDirectives) -> None:
+            self.lock.refuse_others(directives)
+            fences.refuse_lifted(directives, fenced, self.observer.driver_ms())
 
         promote(
             self.settings,

@@ -137,10 +137,10 @@ def outcome_json(outcome: DirectiveOutcome) -> dict[str, Any]:
 def _ask(
     action: str, settings: Settings, wanted: Wanted, wish: Directive, *, back: bool = False
 ) -> tuple[DirectiveOutcome, ...]:
-    def decide(standing: LinkDirectives) -> DirectivePlan:
+    def decide(directives: LinkDirectives) -> DirectivePlan:
         if back:
-            return plan_removal(standing, wish.kind, wish.scope)
-        return plan_directive(standing, wish)
+            return plan_removal(directives, wish.kind, wish.scope)
+        return plan_directive(directives, wish)
 
     with clusters() as connect:
         chosen, left, _ = choose_answering(settings, wanted, connect, action)

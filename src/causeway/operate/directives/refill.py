@@ -71,7 +71,7 @@ def refill(settings: Settings, *, dry_run: bool = False, **asked: Unpack[Asked])
         if dry_run:
             return cost
         wish = wanted.wish(RestartDirective, refill=topic_id)
-        request.write(wish, lambda standing: plan_directive(standing, wish))
+        request.write(wish, lambda directives: plan_directive(directives, wish))
         deadline = None if wanted.wait_s is None else time.monotonic() + wanted.wait_s
         return replace(cost, outcome=request.outcome(deadline))
 

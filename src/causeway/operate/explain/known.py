@@ -273,19 +273,19 @@ class Known:
         if status is not None:
             facts = _with_status(facts, status, topic, self.link.decide_topic(topic).target_name)
         else:
-            facts = replace(facts, standing=self._standing())
+            facts = replace(facts, directives=self._directives())
         facts = replace(facts, unknown=tuple(dict.fromkeys(self.unknown)))
         return topics.explain_topic(
             self.link, topic, facts, partition=partition, links=self._settings.links
         )
 
-    def _standing(self) -> LinkDirectives:
+    def _directives(self) -> LinkDirectives:
         found = self._try(
             self._target,
             "directives",
             lambda target: active_directives(target, self.link, self.contents).directives,
         )
-        return LinkDirectives({each.key: each for each in found or ()})
+        return found or LinkDirectives()
 
     def _status(self, topic: str) -> LinkStatus | None:
         if self.link.decide_topic(topic).target_name is None:
@@ -310,11 +310,11 @@ class Known:
         there_listed = self._try(self._target, "groups", Cluster.list_groups)
         there = self._try(self._target, "offsets", commits)
         contents, newest = self.contents, self._newest()
-        standing = self._standing()
+        directives = self._directives()
         ended = frozenset(
             at
             for at, each in contents.partitions.items()
-            if each.state in ENDED or standing.has_ended(at)
+            if each.state in ENDED or directives.has_ended(at)
         )
         unknown = tuple(dict.fromkeys(self.unknown))
         further = ahead.of_all(contents, own or {}, there or {}, ended)
@@ -355,7 +355,7 @@ def _with_status(facts: TopicFacts, seen: LinkStatus, topic: str, target: str | 
             if problem.topic == topic and facts.hidden is None
         ),
         notes=tuple(note for name, note in seen.notes if name == target),
-        standing=seen.standing,
+        directives=seen.directives,
     )
 
 

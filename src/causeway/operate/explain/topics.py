@@ -30,13 +30,13 @@ _MOST_LINES: Final = 10  # of partitions with a state and reason of their own
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
     """`there`: whether the source has the topic; None if unknown. `hidden`: why the source does not
-    show it. `standing`: the directives of the link. `problems`: why the target cannot have the
+    show it. `directives`: the directives of the link. `problems`: why the target cannot have the
     topic, or only with differences. `unknown`: failed requests with their reasons."""
 
     there: bool | None = None
     hidden: str | None = None
     partitions: tuple[PartitionStatus, ...] = ()
-    standing: LinkDirectives = field(default_factory=LinkDirectives)
+    directives: LinkDirectives = field(default_factory=LinkDirectives)
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     driver: str | None = None
@@ -65,7 +65,7 @@ def explain_topic(
         found += rules.same_target(link, decision.target_name, links)
         found += rules.treatment(link, topic)
         found += filter(None, [rules.transform(link, topic), rules.offsets(link, topic)])
-    asked = list(_asked(facts.standing, Scope(topic, partition)))
+    asked = list(_asked(facts.directives, Scope(topic, partition)))
     found += [_fact(each) for each in asked]
     found += _states(known)
     found += [Fact("problem", each) for each in facts.problems]
@@ -132,13 +132,13 @@ def _reached(known: Sequence[PartitionStatus]) -> str:
     return f"partition@offset {', '.join(offsets)}{'…' if len(known) > _MOST_LINES else ''}"
 
 
-def _asked(standing: LinkDirectives, scope: Scope) -> Iterator[Directive]:
+def _asked(directives: LinkDirectives, scope: Scope) -> Iterator[Directive]:
     """Yields the directives that apply to `scope` or to its parts. Of the pauses that cover it,
     only the effective one."""
-    pause = standing.pause_of(scope)
+    pause = directives.pause_of(scope)
     if pause is not None:
         yield pause
-    for each in standing:
+    for each in directives:
         if each is pause or not (each.scope.covers(scope) or scope.covers(each.scope)):
             continue
         if not isinstance(each, PauseDirective) or (each.paused and scope.covers(each.scope)):

@@ -70,7 +70,7 @@ def refuse_mingled(link: LinkSettings) -> None:
 
 
 class Ending(LinkRequests):
-    """The end of one link and scope. `standing`: the directives at the last read. Not
+    """The end of one link and scope. `directives`: the directives at the last read. Not
     thread-safe."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Ending(LinkRequests):
     def _read_directives(self) -> None:
         log = DirectiveLog(self.target, self.link.directives_topic)
         log.look()
-        self.standing = log.directives
+        self.directives = log.directives
 
     def say(self, text: str) -> None:
         self._say(f"{self.link.name}: {text}")
@@ -104,12 +104,12 @@ class Ending(LinkRequests):
     @property
     def end(self) -> EndDirective | None:
         """The directive that ends the scope, or is about to; None if there is none."""
-        return self.standing.end_of(self.scope)
+        return self.directives.end_of(self.scope)
 
     @property
     def known_cuts(self) -> dict[str, Cut]:
         """The scope's cuts in the directives, by topic."""
-        return cuts_of(self.standing, self.scope)
+        return cuts_of(self.directives, self.scope)
 
     def progress(self, scope: Scope | None = None) -> dict[TopicPartition, PartitionProgress]:
         """Returns the progress of partitions of the scope (or of `scope`) that have begun."""
@@ -152,10 +152,10 @@ class Ending(LinkRequests):
         called in the step that writes the end; it can raise to prevent it. Raises ConflictError for
         a concurrent request, NobodyLeadsError if a driver goes on mirroring, CausewayError."""
 
-        def decide(standing: LinkDirectives) -> DirectivePlan:
+        def decide(directives: LinkDirectives) -> DirectivePlan:
             if guard is not None:
-                guard(standing)
-            return plan_end(standing, mine)
+                guard(directives)
+            return plan_end(directives, mine)
 
         mine = wish
         if wish.how is State.PROMOTING:

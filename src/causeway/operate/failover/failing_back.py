@@ -87,8 +87,8 @@ class LinkFailback:
 
     def run(self, *, create: bool, turn_round: bool) -> FailedBack:
         ending, link, keep = self.ending, self.ending.link, self.keep
-        end = ending.standing.get(EndDirective, ending.scope)
-        wider = ending.scope.wider and ending.standing.end_of(ending.scope.wider)
+        end = ending.directives.get(EndDirective, ending.scope)
+        wider = ending.scope.wider and ending.directives.end_of(ending.scope.wider)
         if wider is not None:
             raise reverse_link.refusal(
                 ending.subject,
@@ -116,7 +116,7 @@ class LinkFailback:
         if keep.topic is not None:
             reverse_link.check_keep(link, cuts, keep.topic)
         back = self._back()
-        if reverse_link.is_begun(back.standing, end, cuts):
+        if reverse_link.is_begun(back.directives, end, cuts):
             reverse_link.check_end(link, reverse, back.end)
             changed, found = self._see_to_late(back, end)
             found |= {"unfenced": self._lift_fences(), "begun": True}
@@ -125,7 +125,7 @@ class LinkFailback:
             if found.get("late") and turn_round and not kept:
                 return self._found(FailbackStep.UNDECIDED, **found)
         else:
-            reverse_link.check_whole(link, reverse, back.standing, ending.scope)
+            reverse_link.check_whole(link, reverse, back.directives, ending.scope)
             create |= self.otherwise is Otherwise.REFILL  # a killed call may have deleted topics
             created = self._create(reverse, cuts) if create else ()
             looked = {n: c for n, c in cuts.items() if n not in created or not self.dry_run}
@@ -193,7 +193,7 @@ class LinkFailback:
         if found.get("late"):
             return self._found(FailbackStep.UNDECIDED, changed=True, **found)
         self.ending.say("going on behind the cut")
-        their = back.standing.get(EndDirective, self.ending.scope)
+        their = back.directives.get(EndDirective, self.ending.scope)
         assert their is not None
         ids = {each.target: each.target_id for each in promoted.cuts.values()}
         # The records of the old target itself have other offsets than those that came back.
@@ -220,7 +220,7 @@ class LinkFailback:
         """Returns the records that others have written to the old source since the last look."""
         return unmirrored.find_late_writes(
             self.ending.sides.source,
-            reverse_link.looked_of(back.standing, end),
+            reverse_link.looked_of(back.directives, end),
             back.contents.partitions.values(),
             until=_targets(back.known_cuts),
             read_committed=self.ending.link.fetch.read_committed,
@@ -364,11 +364,11 @@ class LinkFailback:
     def _lift_fences(self) -> tuple[str, ...]:
         """Lifts the fences of a cutover, because they would also keep the way back from writing.
         Returns their topics."""
-        ending, standing = self.ending, self.ending.standing
+        ending, directives = self.ending, self.ending.directives
         found = {
             topic: fence
-            for topic, fence in sorted(fences.fences(standing).items())
-            if ending.scope.covers(Scope(topic)) and standing.has_ended(Scope(topic))
+            for topic, fence in sorted(fences.fences(directives).items())
+            if ending.scope.covers(Scope(topic)) and directives.has_ended(Scope(topic))
         }
         if not self.dry_run:
             sides, sharers = ending.sides, sharers_of(self.settings, ending.link, self.connect)

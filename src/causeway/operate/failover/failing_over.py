@@ -215,7 +215,7 @@ class LinkFailover:
     def _left_by(self, end: EndDirective) -> EndDirective | None:
         """Returns the failover that could not commit some groups; None if there is none. If the
         whole link was failed over, that failover counts, because it handled all topics."""
-        whole = self.ending.standing.get(EndDirective)
+        whole = self.ending.directives.get(EndDirective)
         for each in (whole, end):
             if each is not None and each.how is State.FAILED_OVER:
                 ours = each.scope.covers(self.ending.scope)

@@ -91,7 +91,7 @@ def sync(
         task.hurry()
         outcome = task.work()
         if not outcome.unfinished or time.monotonic() > deadline:
-            return task.standing
+            return task.statuses
         time.sleep(_PAUSE_S)
 
 

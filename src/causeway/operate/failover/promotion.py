@@ -172,7 +172,7 @@ class LinkPromotion:
 
     def _mirrored(self) -> dict[str, MirroredTopic]:
         """Returns the topics of the scope that end now, by source name."""
-        has_ended = self.ending.standing.has_ended
+        has_ended = self.ending.directives.has_ended
         found = self.ending.mirrored()
         return {name: topic for name, topic in found.items() if not has_ended(Scope(name))}
 

@@ -32,10 +32,10 @@ def refusal(subject: str, cause: str, remedy: str) -> ConfigError:
     return ConfigError("fail back", subject, cause, remedy=remedy)
 
 
-def is_begun(standing: LinkDirectives, end: EndDirective, cuts: Mapping[str, Cut]) -> bool:
+def is_begun(directives: LinkDirectives, end: EndDirective, cuts: Mapping[str, Cut]) -> bool:
     """Whether the reverse link has the directive to begin at `end`, the end of the link."""
     return all(
-        (found := standing.get(BeginDirective, Scope(cut.target))) is not None
+        (found := directives.get(BeginDirective, Scope(cut.target))) is not None
         and found.at == end.at
         for cut in cuts.values()
     )
@@ -98,11 +98,11 @@ def check_end(link: LinkSettings, reverse: LinkSettings, end: EndDirective | Non
 
 
 def check_whole(
-    link: LinkSettings, reverse: LinkSettings, standing: LinkDirectives, scope: Scope
+    link: LinkSettings, reverse: LinkSettings, directives: LinkDirectives, scope: Scope
 ) -> None:
     """Raises ConfigError if a topic of `reverse` must begin although `reverse` has ended as a
-    whole: no part of such a link goes on. `standing`: the directives of `reverse`."""
-    end = None if scope.wider is None else standing.end_of(scope.wider)
+    whole: no part of such a link goes on. `directives`: the directives of `reverse`."""
+    end = None if scope.wider is None else directives.end_of(scope.wider)
     if end is not None:
         raise refusal(
             f"{scope} of {link.name}",
@@ -146,10 +146,10 @@ def begin(
     CausewayError."""
     starts_of, looked_at = _by_topic(starts), _by_topic(looked)
 
-    def decide(standing: LinkDirectives) -> DirectivePlan:
+    def decide(directives: LinkDirectives) -> DirectivePlan:
         begins: list[DirectiveChange] = []
         for topic, places in sorted(starts_of.items()):
-            known = standing.get(BeginDirective, Scope(topic))
+            known = directives.get(BeginDirective, Scope(topic))
             if known is not None and known.at == wish.at:
                 # It may have written records since we looked at the logs.
                 cause = f"{known.who} had it begin meanwhile"
@@ -166,7 +166,7 @@ def begin(
             begins.append((each.key, each))
         now = int(time.time() * 1000)
         again = RestartDirective(scope=wish.scope, who=wish.who, why=wish.why, at=now)
-        taken_back = plan_failback(standing, wish.scope).changes
+        taken_back = plan_failback(directives, wish.scope).changes
         return DirectivePlan(changes=(*begins, *taken_back, (again.key, again)))
 
     write_directives(target, link, decide)
@@ -180,11 +180,11 @@ class Looked(NamedTuple):
     kept: int
 
 
-def looked_of(standing: LinkDirectives, end: EndDirective) -> dict[TopicPartition, Looked]:
+def looked_of(directives: LinkDirectives, end: EndDirective) -> dict[TopicPartition, Looked]:
     """Returns the offsets for the link that began at `end`."""
     return {
         TopicPartition(str(each.scope.topic), number): Looked(offset, each.kept.get(number, -1))
-        for each in standing.all(BeginDirective)
+        for each in directives.all(BeginDirective)
         if each.at == end.at
         for number, offset in each.looked.items()
     }
@@ -194,10 +194,10 @@ def note_kept(back: Ending, end: EndDirective, kept: Places) -> None:
     """Notes that the records of others are decided on, up to the offsets `kept`. Raises like
     `begin`."""
 
-    def decide(standing: LinkDirectives) -> DirectivePlan:
+    def decide(directives: LinkDirectives) -> DirectivePlan:
         changes: list[DirectiveChange] = []
         for topic, places in sorted(_by_topic(kept).items()):
-            known = standing.get(BeginDirective, Scope(topic))
+            known = directives.get(BeginDirective, Scope(topic))
             if known is not None and known.at == end.at:
                 after = known.replace(kept={**known.kept, **places})
                 changes.append((after.key, after))

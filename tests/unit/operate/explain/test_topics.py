@@ -183,8 +183,8 @@ def test_a_paused_topic_is_shown_with_its_author_and_how_to_resume(tmp_path: Pat
     anna = PauseDirective(who="anna@ops", why="disks", at=1000)
     slow = ThrottleDirective(scope=Scope("orders"), who="bob", at=1, bytes_per_s=5000)
     other = PauseDirective(scope=Scope("bills"), who="eve", at=1)
-    standing = LinkDirectives({each.key: each for each in (anna, slow, other)})
-    facts = replace(THERE, standing=standing, partitions=(running(state=State.PAUSED),))
+    directives = LinkDirectives({each.key: each for each in (anna, slow, other)})
+    facts = replace(THERE, directives=directives, partitions=(running(state=State.PAUSED),))
 
     one = explain(tmp_path, "orders", facts)
 
