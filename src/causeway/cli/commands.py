@@ -169,12 +169,12 @@ def command(
 
 
 def epilog(path: str) -> str:
-    """The exit codes of the command `path`."""
+    """Returns the exit codes of the command `path`."""
     return _in_words(exit_codes_of(path))
 
 
 def flowing(text: str) -> str:
-    """A docstring with one line for each paragraph: the terminal wraps it."""
+    """Returns a docstring with one line for each paragraph: the terminal wraps it."""
     paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(text))
     return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
@@ -194,12 +194,12 @@ class LazyGroup(TyperGroup):
 
 
 def exit_codes_of(command: str) -> dict[int, str]:
-    """The codes of one command, such as `geo status`, with their texts, ascending."""
+    """Returns the codes of one command, such as `geo status`, with their texts, ascending."""
     return _joined((each.code, each.text) for each in MEANINGS if each.is_of(command))
 
 
 def all_exit_codes() -> dict[int, str]:
-    """The codes of all commands. A text of some commands only names these commands."""
+    """Returns the codes of all commands. If a text is about some commands only, it names them."""
     return _joined(
         (each.code, f"{each.text} ({', '.join(each.commands)})" if each.commands else each.text)
         for each in MEANINGS
@@ -207,12 +207,12 @@ def all_exit_codes() -> dict[int, str]:
 
 
 def short_exit_codes() -> str:
-    """The codes of all commands, with short texts."""
+    """Returns the codes of all commands, with short texts."""
     return f"{_in_words(IN_SHORT)}. `--help` of a command explains its codes."
 
 
 def _in_words(codes: dict[int, str]) -> str:
-    """`Exit codes: 0 done · 1 internal error …`."""
+    """Returns a text like `Exit codes: 0 done · 1 internal error …`."""
     return "Exit codes: " + " · ".join(f"{code} {text}" for code, text in codes.items())
 
 

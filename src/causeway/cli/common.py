@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 def load(path: Path, *, quiet: bool = False) -> Settings:
-    """The settings of the file. Prints its warnings on stderr, each once, unless `quiet`."""
+    """Returns the settings of the file. Prints its warnings on stderr, each once, unless
+    `quiet`."""
     from causeway.config.reading import expiry_warnings
     from causeway.formats import load as load_file
 
@@ -37,8 +38,8 @@ def load(path: Path, *, quiet: bool = False) -> Settings:
 
 
 def with_chosen(settings: Settings) -> Settings:
-    """`settings` with the topics that people have chosen for links (`causeway geo`, `failback`).
-    Asks clusters only if there are such links."""
+    """Returns `settings` with the topics that people have chosen for links (`causeway geo`,
+    `failback`). Asks clusters only if there are such links."""
     if not any(link.geo or link.way_back for link in settings.links):
         return settings
     from causeway.control import geo_topics
@@ -47,8 +48,8 @@ def with_chosen(settings: Settings) -> Settings:
 
 
 def into(settings: Settings, clusters: Sequence[str] | None) -> Settings:
-    """`settings` with only the flows and heartbeats into `clusters`; unchanged for None. One item
-    of `clusters` may hold several aliases, separated by commas.
+    """Returns `settings` with only the flows and heartbeats into `clusters`, unchanged for None.
+    One item of `clusters` may hold several aliases, separated by commas.
 
     With `offset-syncs.topic.location = target`, such a run writes nothing to any other cluster.
     Raises ConfigError if no flow has such a target.
@@ -87,7 +88,8 @@ def print_json(value: Any) -> None:
 
 
 def _json(value: Any, line: str) -> str:
-    """Faster than `json.dumps(indent=2)`, which needs a second for 10,000 partitions."""
+    """Returns the JSON text. It is faster than `json.dumps(indent=2)`, which needs a second for
+    10,000 partitions."""
     inner = line + "  "
     if isinstance(value, dict) and any(map(_holds_more, value.values())):
         parts = [f"{_dump(str(name))}: {_json(each, inner)}" for name, each in value.items()]
@@ -106,21 +108,21 @@ _dump = partial(json.dumps, ensure_ascii=False)
 
 
 def console() -> Output:
-    """For tables on stdout."""
+    """Returns the console for tables on stdout."""
     from causeway.cli.output import Output
 
     return Output()
 
 
 def styled(text: str = "", style: str = "") -> Text:
-    """A rich text. Imports rich, so that a module of commands need not."""
+    """Returns a rich text. Imports rich, so that a module of commands need not."""
     from rich.text import Text
 
     return Text(text, style)
 
 
 def labelled(label: str, text: str, style: str = "") -> Text:
-    """A line with a label in `style`; control characters of both become escapes."""
+    """Returns a line with a label in `style`. Control characters of both become escapes."""
     from rich.text import Text
 
     if not label:
@@ -129,7 +131,8 @@ def labelled(label: str, text: str, style: str = "") -> Text:
 
 
 def grid(*columns: str) -> Table:
-    """A table without lines. `columns`: titles; `>` before a title: numbers, aligned right."""
+    """Returns a table without lines. `columns`: the titles. `>` before a title: numbers, aligned
+    right."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -156,7 +159,8 @@ def waiting() -> Iterator[Callable[[str], None]]:
 
 
 def parse_timestamp(text: str) -> int:
-    """Milliseconds since 1970 of `--from`: ISO 8601 (UTC if it names no zone) or ms."""
+    """Returns the time of `--from` in ms since 1970. The text is ISO 8601 (UTC if it names no zone)
+    or ms."""
     if text.isdecimal():
         return int(text)
     try:

@@ -151,7 +151,7 @@ def _client(settings: Settings, alias: str) -> ClientSettings:
 
 
 def _records(client: ClientSettings, topic: str) -> Iterator[tuple[int, Record]]:
-    """The committed records up to now, with their partitions, partition by partition."""
+    """Yields the committed records up to now, with their partitions, partition by partition."""
     from causeway.cluster import EARLIEST, LATEST, clusters
     from causeway.model import TopicPartition
     from causeway.spark import looked_up, read_range
@@ -212,7 +212,7 @@ def _part(data: bytes | None, part: str, announced: dict[str, str], keys: Keys) 
 
 
 def _shown(data: bytes) -> Any:
-    """JSON, else text, else base64."""
+    """Returns the value as JSON if possible, else as text, else as base64."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

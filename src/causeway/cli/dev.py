@@ -244,7 +244,6 @@ def _bootstrap(cluster: str) -> str:
 
 
 def _show(clusters: list[ClusterStatus]) -> None:
-
     table = grid("cluster", "Kafka", "bootstrap", "broker", "state", "log")
     for cluster in clusters:
         name, kafka = cluster.name, cluster.kafka
@@ -256,7 +255,7 @@ def _show(clusters: list[ClusterStatus]) -> None:
 
 
 def _export(clusters: list[ClusterStatus]) -> str:
-    """`export A=127.0.0.1:20001 B=127.0.0.1:20002`."""
+    """Returns `export A=127.0.0.1:20001 B=127.0.0.1:20002`."""
     return "export " + " ".join(f"{each.name}={each.bootstrap}" for each in clusters)
 
 

@@ -229,7 +229,7 @@ def step_down(
 
 
 def parse_rate(text: str, option: str = "--rate") -> int | None:
-    """Bytes per second; None for `unlimited`. Raises ConfigError."""
+    """Returns bytes per second. None for `unlimited`. Raises ConfigError."""
     from causeway.link_topics import MOST_RATE
 
     if text.strip() == _UNLIMITED:
@@ -256,7 +256,8 @@ def _request(
     wait_s: float | None,
     to: str = "",
 ) -> int:
-    """Sends a request and shows the outcomes. `done`: by the driver; `to`: the requested value."""
+    """Sends a request and shows the outcomes. `done` completes "the driver has …". `to`: the
+    requested value."""
     from causeway.operate import directives
 
     settings = with_chosen(load(file, quiet=True))
@@ -282,7 +283,6 @@ def show_outcomes(outcomes: Sequence[DirectiveOutcome], as_json: bool, to: str =
 
 
 def _show(out: Any, each: DirectiveOutcome, to: str) -> None:
-
     out.print(styled(each.link, "bold"), f"{each.action} {each.scope}{to}: {_result(each)}")
     for line in _details(each):
         out.print(f"  {line}")
@@ -337,8 +337,8 @@ def _details(each: DirectiveOutcome) -> Iterator[str]:
 
 
 def directive_lines(directives: Iterable[Directive]) -> Iterator[Text]:
-    """A line for each active directive, except chosen topics, and topics of a link that has ended
-    as a whole."""
+    """Yields a line for each active directive, except chosen topics, and topics of a link that has
+    ended as a whole."""
     from causeway.control import geo_topics
     from causeway.link_topics import (
         THE_LINK,

@@ -166,7 +166,8 @@ def next_steps(out: Output, found: Mapping[str, Cut], target: str) -> None:
 
 
 def same_offsets(found: Mapping[str, Cut]) -> str | None:
-    """What consumers of topics that preserve offsets have to do; None if there are none."""
+    """Returns what consumers of topics that preserve offsets have to do. None if there are no such
+    topics."""
     same = sorted(name for name, cut in found.items() if cut.preserves)
     if not same:
         return None

@@ -32,7 +32,7 @@ _SAME = {
 
 
 def _names(incomplete: str) -> list[str]:
-    """Completions for a shell: the destinations that this machine knows."""
+    """Returns the completions for a shell: the destinations that this machine knows."""
     from causeway.geo import default_path, read_geo_file
 
     try:

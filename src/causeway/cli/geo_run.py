@@ -85,7 +85,7 @@ def run(
 
 
 def _reached(wanted: Settings) -> tuple[Settings, Mapping[str, CausewayError]]:
-    """The settings with the destinations that answer, and the errors of the others. Raises
+    """Returns the settings with the destinations that answer, and the errors of the others. Raises
     CausewayError if none answers."""
     away = unreachable_destinations(wanted.links)
     if len(away) == len(wanted.links):
@@ -123,7 +123,7 @@ def _watch(found: GeoFile, ending: StopOrRestart, over: threading.Event) -> None
 
 
 def _again(found: GeoFile) -> GeoFile:
-    """The file as it is now; the earlier one while the file cannot be read."""
+    """Returns the file as it is now, or as it was before while it cannot be read."""
     try:
         return read_geo_file(found.path)
     except CausewayError:

@@ -111,8 +111,8 @@ def _trace() -> None:
 
 
 def unconfirmed(*, dry_run: bool) -> int:
-    """The exit code of a command that has shown a change. Without `dry_run` it is not 0 and stderr
-    gives the reason: a script that forgets --yes must not continue. See
+    """Returns the exit code of a command that has shown a change. Without `dry_run` it is not 0 and
+    stderr gives the reason: a script that forgets --yes must not continue. See
     docs/decisions/0060-show-then-yes.md."""
     if dry_run:
         return 0

@@ -37,7 +37,7 @@ _WITH_REASON: Final = (State.STOPPED, State.FAILED, State.RUNNING)
 
 
 def problems(link: LinkStatus) -> list[Text]:
-    """A line for each partition, topic and transform with a problem, with the reason."""
+    """Yields a line for each partition, topic and transform with a problem, with the reason."""
     lines = [
         labelled(one.state, f"{one.topic}-{one.partition}: {one.reason}", _STYLES[State(one.state)])
         for one in link.partitions
@@ -53,7 +53,7 @@ def problems(link: LinkStatus) -> list[Text]:
 
 
 def transforms(link: LinkStatus) -> list[Text]:
-    """A line for each transform that has records or partitions."""
+    """Yields a line for each transform that has records or partitions."""
     lines = []
     for transform in link.transforms:
         counts = transform.counts or Transformed()
@@ -110,7 +110,8 @@ def _headline(link: LinkStatus, snapshot: Snapshot) -> Text:
 
 
 def _table(topics: Sequence[TopicStatus], most: int, width: int) -> Table:
-    """A line for each topic. A small `width` omits the least important columns."""
+    """Returns a table with a line for each topic. A small `width` omits the least important
+    columns."""
     shown = sorted(topics, key=_urgency)[:most] if len(topics) > most else topics
     rows = [_cells(row) for row in sorted(shown, key=lambda row: row.topic)]
     if len(shown) < len(topics):
@@ -154,7 +155,8 @@ def _together(rows: Sequence[TopicStatus]) -> TopicStatus:
 
 
 def _kept(rows: Sequence[dict[str, str]], width: int) -> list[str]:
-    """The columns that fit next to the topic's name, or next to TEXT_AT_LEAST of its characters."""
+    """Returns the columns that fit next to the topic's name, or next to TEXT_AT_LEAST of its
+    characters."""
     names = min(TEXT_AT_LEAST, max((len(row["topic"]) for row in rows), default=0))
     widths = {
         name: max(len(name), *(len(row[name]) for row in rows)) if rows else len(name)

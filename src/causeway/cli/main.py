@@ -120,7 +120,8 @@ def _version() -> None:
 
 
 def _first(arguments: list[str], option: str) -> list[str]:
-    """`arguments` with `option` and its value first, so that it is accepted at any position."""
+    """Returns `arguments` with `option` and its value first, so that it is accepted at any
+    position."""
     at = next((at for at, each in enumerate(arguments) if each.split("=")[0] == option), None)
     if at is None or "--" in arguments[:at]:
         return arguments

@@ -71,12 +71,11 @@ def table(
     spared: Collection[str] = (),
     styles: Styles = MappingProxyType({}),
 ) -> RenderableType:
-    """A table that does not break names. `columns`: titles; `>` before a title: numbers, aligned
-    right; `~`: text that may wrap. If a row needs more than `width`, the columns before the
-    first `>` or `~` get their own line. Adjacent rows with the same cells there share that line.
-    `spared`: columns that the second line omits if it is still too long. `styles`: of cells, by
-    column title and text."""
-
+    """Returns a table that does not break names. `columns`: the titles. `>` before a title means
+    numbers, aligned right; `~` means text that may wrap. If a row needs more than `width`, the
+    columns before the first `>` or `~` get their own line. Adjacent rows with the same cells there
+    share that line. `spared`: columns that the second line omits if it is still too long. `styles`:
+    the styles of cells, by column title and text."""
     rows = [tuple(map(printable, row)) for row in rows]
     known = [_column(title, [row[at] for row in rows]) for at, title in enumerate(columns)]
     if _needs(known) > width:
@@ -93,7 +92,6 @@ def fits(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> b
 
 
 def _column(title: str, cells: Sequence[str]) -> _Column:
-
     plain = title.lstrip(">~")
     return _Column(
         title=plain,
@@ -110,7 +108,6 @@ def _needs(columns: Collection[_Column]) -> int:
 def _line(
     columns: Sequence[_Column], cells: Sequence[str], styles: Styles, indent: str = ""
 ) -> Text:
-
     found = Text(indent)
     for place, (each, cell) in enumerate(zip(columns, cells, strict=True)):
         if place:
@@ -129,7 +126,7 @@ def _titles(columns: Sequence[_Column], indent: str = "") -> Text:
 def _one_line(
     columns: Sequence[_Column], rows: Sequence[Sequence[str]], styles: Styles
 ) -> Iterator[RenderableType]:
-    """Does not use rich's tables: 10,000 rows of `status` take 4 s with them and 0.5 s here."""
+    """Yields a line for each row. 10,000 rows take 0.5 s, and 4 s with rich's tables."""
     yield _titles(columns)
     for row in rows:
         yield _line(columns, row, styles)
@@ -138,7 +135,6 @@ def _one_line(
 def _wrapped(
     columns: Sequence[_Column], rows: Sequence[Sequence[str]], styles: Styles
 ) -> RenderableType:
-
     found = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
     for each in columns:
         found.add_column(
@@ -165,7 +161,6 @@ def _two_lines(
     spared: Collection[str],
     styles: Styles,
 ) -> Iterator[RenderableType]:
-
     first = next(
         (at for at, each in enumerate(columns) if each.figures or each.wraps), len(columns)
     )

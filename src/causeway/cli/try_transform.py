@@ -145,7 +145,7 @@ def _after(trial: Trial, one: Tried, wide: int | None) -> Text:
 
 
 def _lines(content: Content, before: Content | None, wide: int | None) -> Text:
-    """The parts of a record. Parts that differ from `before` are bold."""
+    """Returns the parts of a record. Parts that differ from `before` are bold."""
     text = styled()
     parts = [("key", content.key, before and before.key)]
     parts.append(("value", content.value, before and before.value))

@@ -194,12 +194,12 @@ def summary(report: Report) -> str:
 
 
 def _do(number: int, one: str, verb: str) -> str:
-    """`1 range differs`, `2 ranges differ`."""
+    """Returns `1 range differs` or `2 ranges differ`."""
     return f"{count(number, one)} {verb}{'s' if number == 1 else ''}"
 
 
 def difference(each: Difference) -> str:
-    """A difference in one line."""
+    """Returns a difference in one line."""
     at = f"source offset {each.source:,}" if each.source is not None else "not from the source"
     there = f"target offset {each.target:,}"
     many = f" ({count(each.records, 'record')} from there)" if each.records > 1 else ""

@@ -103,7 +103,8 @@ def _show(waited: Waited) -> None:
 
 
 def progress(seen: Waiting) -> str:
-    """`3 of 40 partitions to go, 2,000 records behind; 500 less per second, about 4.0 s left`."""
+    """Returns `3 of 40 partitions to go, 2,000 records behind; 500 less per second, about 4.0 s
+    left`."""
     text = f"{len(seen.behind)} of {count(seen.partitions, 'partition')} to go"
     text += f", {count(seen.lag_records, 'record')} behind"
     if seen.eta_s is not None and seen.records_per_s is not None:

@@ -37,12 +37,12 @@ def printable_json(text: str) -> str:
 
 
 def count(number: int, one: str) -> str:
-    """`1 topic`, `2,000 topics`."""
+    """Returns `1 topic` or `2,000 topics`."""
     return f"{number:,} {one if number == 1 else one + 's'}"
 
 
 def size(number: float) -> str:
-    """Bytes: `980 B`, `1.2 MB`."""
+    """Returns a number of bytes as `980 B` or `1.2 MB`."""
     unit = 0
     while number >= 1000 and unit < len(_UNITS) - 1:
         number /= 1000
@@ -51,7 +51,7 @@ def size(number: float) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """A time span in its two leading units; `?` if unknown."""
+    """Returns a time span in its two leading units, or `?` if it is unknown."""
     if milliseconds is None:
         return "?"
     if milliseconds < 1000:
@@ -70,22 +70,23 @@ def duration(milliseconds: float | None) -> str:
 
 
 def moment(milliseconds: int) -> str:
-    """Milliseconds since 1970 as `2026-01-31T12:00:00Z`."""
+    """Returns milliseconds since 1970 as `2026-01-31T12:00:00Z`."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def number(value: int | None) -> str:
-    """With a separator for thousands; `?` if unknown."""
+    """Returns the number with a separator for thousands, or `?` if it is unknown."""
     return "?" if value is None else f"{value:,}"
 
 
 def with_and_without(rule: RuleCounts) -> str:
-    """`1 mask value.$.card: 1,000 records with it, 3 without`."""
+    """Returns `1 mask value.$.card: 1,000 records with it, 3 without`."""
     return f"{rule.rule}: {count(rule.found, 'record')} with it, {rule.missing:,} without"
 
 
 def outcomes(counts: Transformed) -> str:
-    """The counts of a transform: `1,000 in, 990 out, 10 dropped, 0 refused; 12 through Spark`."""
+    """Returns the counts of a transform: `1,000 in, 990 out, 10 dropped, 0 refused; 12 through
+    Spark`."""
     text = (
         f"{counts.records_in:,} in, {counts.records_out:,} out, {counts.dropped:,} dropped,"
         f" {counts.refused:,} refused"
@@ -95,7 +96,8 @@ def outcomes(counts: Transformed) -> str:
 
 
 def driver_of(driver: DriverStatus | None, never: str) -> str:
-    """Who leads, and when that was last seen; `never`: the text if no driver has run."""
+    """Returns who leads, and when the driver was last seen, or the text `never` if no driver has
+    run."""
     if driver is None:
         return never
     seen = duration(max(0, time.time() * 1000 - driver.last_seen_ms))

@@ -47,7 +47,7 @@ _ROLE = {
 
 
 class KeyEffect(StrEnum):
-    """What Causeway does with a key, the most important effect first."""
+    """What Causeway does with a key. The most important effect comes first."""
 
     REFUSED = "refused"
     MISPLACED = "misplaced"  # has an effect only in another place
@@ -60,7 +60,8 @@ class KeyEffect(StrEnum):
 
 
 class Finding(NamedTuple):
-    """`hint` says where a misplaced key belongs, or which key an unknown one may mean."""
+    """The effect of a key. `hint` says where a misplaced key belongs, or which key a person may
+    have meant by an unknown one."""
 
     effect: KeyEffect
     hint: str = ""
@@ -82,10 +83,12 @@ _MM1_CONSUMER = frozenset({"group.id", "metadata.max.age.ms"})
 
 
 def split_key(key: str, aliases: Iterable[str]) -> tuple[str, str]:
-    """`(prefix, rest)`, the prefix being `A->B`, an alias (the longest that fits) or empty.
+    """Returns the prefix of a key and the rest. The prefix is `A->B`, an alias (the longest that
+    fits) or empty.
 
     A flow's key has no prefix even if an alias fits: many people call a cluster `source`, and
-    `source.cluster.alias` is a flow's key."""
+    `source.cluster.alias` is a flow's key.
+    """
     if key in _TOP_FINE or key in known.FLOW:
         return "", key
     by_length = sorted(aliases, key=len, reverse=True)
@@ -102,7 +105,7 @@ def split_key(key: str, aliases: Iterable[str]) -> tuple[str, str]:
 
 
 def audit_key(key: str, aliases: Iterable[str]) -> Finding:
-    """What Causeway does with `key`, whatever its value."""
+    """Returns what Causeway does with `key`, whatever its value is."""
     prefix, rest = split_key(key, aliases)
     if not prefix:
         return _top_level(rest, aliases)
@@ -110,7 +113,8 @@ def audit_key(key: str, aliases: Iterable[str]) -> Finding:
 
 
 def key_warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[str]:
-    """Of a MirrorMaker 2 file: at most one line for each effect, with every key."""
+    """Returns the warnings for the keys of a MirrorMaker 2 file: at most one line for each effect,
+    with all its keys."""
     findings = [(entry, audit_key(entry.key, aliases)) for entry in entries.values()]
     remarks = [
         _place(entry, finding)
@@ -122,12 +126,13 @@ def key_warnings(entries: Mapping[str, Entry], aliases: Iterable[str]) -> list[s
 
 
 def shown_place(entry: Entry, aliases: Iterable[str]) -> str:
-    """The place of `entry`; its key is hidden if it may be a piece of a secret."""
+    """Returns the place of `entry`. The key is hidden if it may be a piece of a secret."""
     return _place(entry, audit_key(entry.key, aliases))
 
 
 def client_key_warnings(entries: Mapping[str, Entry], role: str) -> list[str]:
-    """Like `key_warnings`, for a client's file of MirrorMaker 1. `role`: consumer or producer."""
+    """Returns what `key_warnings` returns, for a client's file of MirrorMaker 1. `role`: consumer
+    or producer."""
     return _lines((entry, _of_client_file(entry.key, role)) for entry in entries.values())
 
 
@@ -170,7 +175,7 @@ def _place(entry: Entry, finding: Finding) -> str:
 
 
 def is_done_anyway(name: str, value: str) -> bool:
-    """Whether Causeway acts as `name=value` asks, in any case. `name` may have a prefix."""
+    """Returns whether Causeway always acts as `name=value` asks. `name` may have a prefix."""
     values = next((v for key, v in known.AGREED.items() if f".{name}".endswith(f".{key}")), ())
     return value.replace(" ", "") in values
 
@@ -208,7 +213,7 @@ def _of_cluster(name: str, alias: str) -> Finding:
 
 
 def _of_clients(name: str, alias: str) -> Finding | None:
-    """Of a client's key without a role; None for other keys."""
+    """Returns the finding for a client's key without a role. None for other keys."""
     role = next((role for role, names in ROLE_KEYS.items() if name in names), None)
     return _misplaced(f"{alias}.{role}.{name}") if role else None
 
@@ -264,9 +269,9 @@ def _of_role(role: str, name: str, prefix: str) -> Finding:
 
 
 def _of_override(name: str, prefix: str) -> Finding | None:
-    """Of a connector's `ROLE.override.KEY`; None for other keys. Connect's own producer writes a
-    connector's records, so `producer.override.` reaches it. MirrorMaker uses no consumer and no
-    admin client of Connect, so the other two have no effect."""
+    """Returns the finding for a connector's `ROLE.override.KEY`. None for other keys. Connect's own
+    producer writes a connector's records, so `producer.override.` reaches it. MirrorMaker uses no
+    consumer and no admin client of Connect, so the other two have no effect."""
     role, dot, rest = name.partition(".override.")
     if not dot or role not in ROLE_KEYS:
         return None

@@ -41,8 +41,8 @@ _OWN_REGION = "awsMskRegionProvider"
 
 
 def aws_settings(reader: ClientReader, key: str, options: Mapping[str, str]) -> AwsSettings | None:
-    """The settings by the options of the login module in `key`. None after a problem, which goes to
-    the reader's problems."""
+    """Returns the settings in the options of the login module in `key`. None after a problem, which
+    goes to the reader's problems."""
     problems = list(_problems(options))
     if find_spec("botocore") is None:
         problems.append(f"IAM logins need the package botocore: {install_extra('aws')}")

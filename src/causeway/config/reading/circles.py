@@ -130,7 +130,7 @@ def _why_blind(link: LinkSettings) -> str:
 
 
 def with_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
-    """Each link with all flows that rename topics."""
+    """Gives each link the rules of all flows that rename topics."""
     renaming = tuple(link.rules for link in links if link.policy.renames)
     return [replace(link, renaming=renaming) for link in links] if renaming else links
 
@@ -138,8 +138,9 @@ def with_renaming(links: list[LinkSettings]) -> list[LinkSettings]:
 def _way_back(
     links: list[LinkSettings], clusters: dict[str, str], link: LinkSettings
 ) -> list[str] | None:
-    """The flows from the target of `link` to its source. Flows that keep names count under any
-    alias of a cluster; other flows may use another alias for the same brokers and other topics."""
+    """Returns the flows from the target of `link` to its source. Flows that keep names count under
+    any alias of a cluster; other flows may use another alias for the same brokers and other
+    topics."""
     links = [each for each in links if may_share(link, each)]
     blind = [each for each in links if _why_blind(each)]
     source, target = link.source.alias, link.target.alias
@@ -149,8 +150,8 @@ def _way_back(
 
 
 def _long_way(links: list[LinkSettings], link: LinkSettings) -> list[str] | None:
-    """The flows from the target of `link` to its source through other clusters. A topic that comes
-    back directly is recognised by its name."""
+    """Returns the flows from the target of `link` to its source through other clusters. The direct
+    way back is left out: there, a topic's name shows that it came back."""
     direct = (link.target.alias, link.source.alias)
     others = [each for each in links if (each.source.alias, each.target.alias) != direct]
     return _ways_from(others, link.target.alias).get(link.source.alias)
@@ -159,8 +160,8 @@ def _long_way(links: list[LinkSettings], link: LinkSettings) -> list[str] | None
 def _ways_from(
     links: Sequence[LinkSettings], start: str, clusters: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, list[str]]:
-    """The shortest way from `start` to each cluster that the flows reach, by the flows' names.
-    `clusters`: their names by alias, if a cluster may have several aliases."""
+    """Returns the shortest way from `start` to each cluster that the flows reach, as the flows'
+    names. `clusters`: the clusters' names by alias, if a cluster may have several aliases."""
     ways: dict[str, list[str]] = {start: []}
     waiting = [start]
     for at in waiting:  # the list grows in the loop
@@ -173,7 +174,7 @@ def _ways_from(
 
 
 def circles(links: Sequence[LinkSettings]) -> list[list[LinkSettings]]:
-    """Groups of flows between clusters that reach each other."""
+    """Returns groups of flows between clusters that reach each other."""
     found: dict[frozenset[str], list[LinkSettings]] = {}
     for link in links:
         here = link.source.alias
@@ -186,7 +187,7 @@ def circles(links: Sequence[LinkSettings]) -> list[list[LinkSettings]]:
 
 
 def are_told_apart(circle: Sequence[LinkSettings]) -> bool:
-    """Whether headers show where records came from, in every flow of the circle."""
+    """Returns whether each flow of the circle has headers that show where records came from."""
     return all(link.has_provenance for link in circle)
 
 
@@ -213,8 +214,8 @@ def _ways(
     been: tuple[str, ...],
     along: tuple[LinkSettings, ...],
 ) -> Iterator[tuple[str, str, tuple[LinkSettings, ...]]]:
-    """The clusters that a record reaches from `start`, with the path. The record was written on
-    `been[0]` and came to `start` by the flows `along`."""
+    """Yields the clusters that a record reaches from `start`, with the path and its flows. The
+    record was written on `been[0]` and came to `start` by the flows `along`."""
     for link in links:
         if link.source.alias != start or link.target.alias in been:
             continue
@@ -228,7 +229,7 @@ def _ways(
 
 
 def without_loops(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], list[str]]:
-    """`links` whose topic configs and ACLs form no loop, and notes for the user."""
+    """Returns `links` without topic configs and ACLs that would loop, and notes for the user."""
     settled = {link.name: link for link in links}
     notes: list[str] = []
     for circle in circles([link for link in links if link.mingles]):
@@ -249,7 +250,7 @@ def without_loops(links: Sequence[LinkSettings]) -> tuple[list[LinkSettings], li
 def _without_circles(
     links: Sequence[LinkSettings],
 ) -> tuple[list[LinkSettings], list[LinkSettings]]:
-    """The first links that form no loop, and the others."""
+    """Returns the first links that form no loop, and the other links."""
     kept: list[LinkSettings] = []
     off: list[LinkSettings] = []
     for link in links:
@@ -278,16 +279,16 @@ _SYNCED: tuple[
 
 
 def may_share(one: LinkSettings, other: LinkSettings) -> bool:
-    """Whether two flows that keep names may mirror one topic. False only if no topic matches
-    both."""
+    """Returns whether two flows that keep names may mirror one topic. False only if no topic
+    matches both."""
     if one.geo or other.geo or {one.policy.kind, other.policy.kind} != {"identity"}:
         return True
     return any(_may_meet(_begin(a), _begin(b)) for a in one.topics for b in other.topics)
 
 
 def _begin(pattern: Pattern) -> tuple[Sequence[str | None], bool]:
-    """The characters that each match begins with (None: any), and whether these are the whole
-    match."""
+    """Returns the characters that each match begins with (None: any character), and whether these
+    are the whole match."""
     text = pattern.pattern
     if "|" in text:
         return (), False

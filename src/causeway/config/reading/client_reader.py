@@ -22,7 +22,7 @@ STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
 def parse_address(text: str) -> tuple[str, int] | None:
-    """Host and port; None if `text` is not `host:port`."""
+    """Returns host and port. None if `text` is not `host:port`."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match.group(3)) < 65536:
         return None
@@ -30,8 +30,8 @@ def parse_address(text: str) -> tuple[str, int] | None:
 
 
 def is_endpoint(url: str) -> bool:
-    """Whether `url` is a complete http(s) URL. It must have no '@': the text before it may be a
-    password, and Python would take a part of the password for the host or the port."""
+    """Returns whether `url` is a complete http(s) URL. It must have no '@': the text before it may
+    be a password, and Python would take a part of the password for the host or the port."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -48,12 +48,13 @@ class ClientReader:
     problems: Problems
 
     def text(self, key: str) -> str | None:
-        """The value of `key` without surrounding blanks, None if it is absent or blank."""
+        """Returns the value of `key` without surrounding blanks. None if it is absent or blank."""
         entry = self.entries.get(key)
         return (entry.value.strip() or None) if entry else None
 
     def value(self, key: str, default: Any) -> Any:
-        """The value of `key`, which is a key of SECURITY; `default` if it is absent or wrong."""
+        """Returns the value of `key`, which is a key of SECURITY, or `default` if it is absent or
+        wrong."""
         text = self.text(key)
         if text is None:
             return default
@@ -64,7 +65,7 @@ class ClientReader:
             return default
 
     def secret(self, key: str) -> str | None:
-        """With its blanks, which may be part of a password."""
+        """Returns the value of `key` with its blanks, which may be part of a password."""
         entry = self.entries.get(key)
         return entry.value if entry is not None and entry.value else None
 
@@ -73,7 +74,8 @@ class ClientReader:
         return "(hidden)" if entry and entry.secret else (self.text(key) or "")
 
     def refuse(self, key: str, cause: str | CausewayError) -> None:
-        """An error may name a path. A path from outside the file must not be shown."""
+        """Adds a problem with `key`. An error may name a path. A path from outside the file is not
+        shown."""
         entry = self.entries.get(key)
         said = entry.told(cause) if entry and isinstance(cause, CausewayError) else cause
         self.problems.add(f"{self.place(key)}: {said}")
@@ -83,7 +85,7 @@ class ClientReader:
         return entry.place if entry else f"{key} of cluster {self.alias}"
 
     def has_all(self, prefix: str) -> bool:
-        """Whether no value of the keys with this prefix is missing."""
+        """Returns whether all keys with this prefix have values."""
         of = (entry for key, entry in self.entries.items() if key.startswith(prefix))
         return not any(entry.missing for entry in of)
 
@@ -148,7 +150,8 @@ class ClientReader:
     def trusted_by(
         self, key: str, kind: str, certificates: str | None, path: str | None, password: str | None
     ) -> str | None:
-        """The certificates as PEM text. None: the system's, or a problem with `key`."""
+        """Returns the certificates as PEM text. None for the system's certificates, or after a
+        problem with `key`."""
         try:
             if certificates:
                 return stores.trusted_from_pem(certificates, "the certificates")

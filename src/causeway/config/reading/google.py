@@ -29,8 +29,8 @@ _KINDS = (
 
 
 def google_settings(reader: ClientReader, key: str) -> GoogleSettings | None:
-    """The credentials for the login handler that `key` names. None after a problem, which goes to
-    the reader's problems."""
+    """Returns the credentials for the login handler that `key` names. None after a problem, which
+    goes to the reader's problems."""
     if not is_installed():
         reader.refuse(key, f"Google's logins need the package google-auth: {install_extra('gcp')}")
         return None

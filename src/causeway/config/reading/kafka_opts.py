@@ -25,12 +25,12 @@ _PIECE = re.compile(
 
 
 def file_path(text: str) -> Path:
-    """Of a path that Java also takes as an address (`file:/…`)."""
+    """Returns the path in `text`, which may be an address (`file:/…`), as for Java."""
     return Path(_FILE.sub("", text, count=1))
 
 
 def java_option(name: str) -> str | None:
-    """The value of `-Dname=value`."""
+    """Returns the value of `-Dname=value`. None if there is no such option."""
     try:
         words = shlex.split(os.environ.get("KAFKA_OPTS", ""))
     except ValueError:

@@ -37,8 +37,8 @@ _MOST_INCLUDES: Final = 10  # one in another
 
 
 def kerberos_settings(reader: ClientReader, options: Mapping[str, str]) -> KerberosSettings | None:
-    """The login by the options of Krb5LoginModule. None after a problem, which goes to the
-    reader's problems. Raises PrerequisiteError if this Python has no Kerberos."""
+    """Returns the login that the options of Krb5LoginModule describe. None after a problem, which
+    goes to the reader's problems. Raises PrerequisiteError if this Python has no Kerberos."""
     _require_library()
     if unknown := sorted(options.keys() - _KNOWN_OPTIONS):
         told = "options of the login module that are not supported"
@@ -63,7 +63,7 @@ def kerberos_settings(reader: ClientReader, options: Mapping[str, str]) -> Kerbe
 
 
 def _require_library() -> None:
-    """Refuses a file with Kerberos when it is read, not when a lane connects."""
+    """Refuses a file with Kerberos when the file is read, and not only when a lane connects."""
     try:
         import gssapi  # noqa: F401 - slow to load, and few need it
     except (ImportError, OSError) as error:
@@ -85,7 +85,8 @@ def _service(reader: ClientReader, options: Mapping[str, str]) -> str | None:
 
 
 def _key_or_ticket(reader: ClientReader, options: Mapping[str, str]) -> dict[str, Any] | None:
-    """The content of the keytab or, without a keytab, of the ticket cache, and its renewal."""
+    """Returns the content of the keytab or, without a keytab, of the ticket cache, and its renewal.
+    None after a problem, which goes to the reader's problems."""
     if _is_on(options, "useKeyTab"):
         if missing := [name for name in ("keyTab", "principal") if not options.get(name)]:
             reader.refuse(_JAAS, f"useKeyTab needs {' and '.join(missing)} in the login module")
@@ -117,13 +118,13 @@ def _is_on(options: Mapping[str, str], name: str) -> bool:
 
 
 def _usual_cache() -> str:
-    """As in Java."""
+    """Returns the path of the ticket cache that Java uses by default."""
     return os.environ.get("KRB5CCNAME") or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108
 
 
 def _krb5_conf(given: str | None) -> str:
-    """The text of the files that `given` names, with a colon between two; else of those of the
-    environment, else of the system. Raises ConfigError."""
+    """Returns the text of the files that `given` names, with a colon between two files. Without
+    `given`, the files are those of the environment, else that of the system. Raises ConfigError."""
     paths = given or _KRB5_CONFIG or java_option("java.security.krb5.conf") or ""
     if not paths:
         usual = Path("/etc/krb5.conf")
@@ -133,8 +134,8 @@ def _krb5_conf(given: str | None) -> str:
 
 
 def _with_included(path: Path, depth: int = 0) -> str:
-    """The text of `path` with the files that it includes, because a lane has none of them. After an
-    included file the section of `path` goes on."""
+    """Returns the text of `path` with the text of the files that it includes, because a lane has
+    none of these files. After an included file, the section of `path` continues."""
     if depth > _MOST_INCLUDES:
         raise ConfigError("read", str(path), "too many files include one another")
     lines: list[str] = []

@@ -160,7 +160,8 @@ def is_worker_key(name: str) -> bool:
 
 
 def is_connects_own(name: str) -> bool:
-    """Whether a flow's or worker's key is about how Connect works, which has no meaning here."""
+    """Returns whether a flow's or worker's key is about how Connect works, which has no meaning
+    here."""
     return (name in FLOW or is_worker_key(name)) and name not in _EVERY_CLIENT | _NOT_YET
 
 

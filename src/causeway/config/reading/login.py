@@ -31,7 +31,8 @@ _FLAGS = ("required", "requisite", "sufficient", "optional")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModule:
-    """`name` is the class without its package. The options hold secrets: never shown."""
+    """A parsed login module. `name` is the class without its package. The options hold secrets:
+    they are never shown."""
 
     name: str
     options: Mapping[str, str] = field(repr=False)
@@ -141,15 +142,16 @@ _KNOWN_OPTIONS = frozenset(
 
 
 def is_known_option(name: str) -> bool:
-    """Whether Causeway acts on the option, or the option does not change which token is used."""
+    """Returns whether Causeway acts on the option, or whether the option does not change which
+    token is used."""
     return name in _KNOWN_OPTIONS or name.startswith(("extension_", "unsecuredLogin"))
 
 
 def grant_of(
     options: Mapping[str, str], contents: Mapping[str, Secret]
 ) -> tuple[str, dict[str, Secret]]:
-    """The grant, and the fields of the request besides the client's id and secret. `contents`: of
-    the files in FILES; they win."""
+    """Returns the grant, and the fields of the request besides the client's id and secret.
+    `contents`: the contents of the files in FILES, which win over the options."""
     fields = {
         field: Secret(value) for name, field in _FIELDS.items() if (value := options.get(name))
     }

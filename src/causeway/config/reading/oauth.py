@@ -49,7 +49,8 @@ _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 def read_oauth(reader: ClientReader, options: Mapping[str, str]) -> OAuthSettings | None:
-    """None after a problem, which goes to the reader's problems."""
+    """Returns how the client gets its tokens. None after a problem, which goes to the reader's
+    problems."""
     try:
         return _OAuthReader(reader, options).settings()
     except ConfigError as error:
@@ -60,7 +61,7 @@ def read_oauth(reader: ClientReader, options: Mapping[str, str]) -> OAuthSetting
 
 
 class _RefusedError(Exception):
-    """The problem is among the reader's problems."""
+    """A value was refused. The reader's problems have the reason."""
 
 
 class _OAuthReader:
@@ -143,7 +144,7 @@ class _OAuthReader:
         return _RETRIEVERS[text] if text else "DefaultJwtRetriever"
 
     def _pick(self, key: str, *names: str) -> str | None:
-        """The key wins over the options of the login module."""
+        """Returns the value of `key`, which wins over the options `names` of the login module."""
         found = (self._options[name] for name in names if self._options.get(name))
         return self._reader.secret(key) or next(found, None)
 
@@ -170,7 +171,7 @@ class _OAuthReader:
         return None
 
     def _content(self, name: str, key: str, path: str) -> Secret:
-        """The content of a file, which is read again for each request."""
+        """Returns the content of a file, which is read again for each request."""
         self._files[name] = path
         text = self._read(key, path).decode("utf-8", "replace").strip()
         if not text:
@@ -188,7 +189,8 @@ class _OAuthReader:
     def _assertion(
         self, sent_as: Literal["assertion", "client_assertion"], fields: dict[str, Secret]
     ) -> AssertionSettings | None:
-        """None: a field has an assertion of a file. A file wins, as in Kafka's clients."""
+        """Returns how to sign the assertion. None if a file has the assertion, which is then in
+        `fields`. A file wins, as in Kafka's clients."""
         if sent_as == "client_assertion":
             fields.setdefault("client_assertion_type", Secret(login.ASSERTION_TYPE))
         if path := self._reader.text(_ASSERTION_FILE):
@@ -222,7 +224,8 @@ class _OAuthReader:
             self._refuse(_KEY_FILE, error)
 
     def _template(self) -> tuple[dict[str, object], dict[str, object]]:
-        """Header and claims of the template file: `{"header": {…}, "payload": {…}}`."""
+        """Returns the header and the claims in the template file: `{"header": {…}, "payload":
+        {…}}`."""
         path = self._reader.text(_TEMPLATE)
         if path is None:
             return {}, {}
@@ -237,8 +240,8 @@ class _OAuthReader:
     # -- the client, and the endpoint
 
     def _client(self, *, is_needed: bool, is_proven: bool) -> tuple[str, Secret]:
-        """Its id and its secret. Kafka's clients send neither with a jwt-bearer grant, and may
-        leave out the id beside an assertion that they sign."""
+        """Returns the client's id and its secret. Kafka's clients send neither with a jwt-bearer
+        grant. They may leave out the id if they sign an assertion."""
         if not is_needed:
             return "", Secret("")
         client_id = self._pick(CLIENT_ID, "clientId", "oauth.client.id")

@@ -35,8 +35,8 @@ _SAME = {
 
 
 def load_policy(name: str, config: Mapping[str, str]) -> CustomPolicy:
-    """An instance of the class called `name`, configured if it has `configure`. Raises ConfigError,
-    also for an exception of the class."""
+    """Returns an instance of the class called `name`, configured if it has `configure`. Raises
+    ConfigError, also for an exception of the class."""
     found = _class(name)
     try:
         policy = found()
@@ -101,7 +101,7 @@ def _said(error: Exception) -> str:
 def replication_policy(
     own: Entries, keys: FlowKeys, source: str, target: str, problems: Problems
 ) -> ReplicationPolicy | None:
-    """The policy of the flow between these aliases; None after a problem."""
+    """Returns the policy of the flow between these aliases. None after a problem."""
     named = own.get(POLICY)
     class_name, custom = keys.policy_class, None
     try:

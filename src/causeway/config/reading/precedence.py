@@ -37,7 +37,8 @@ OVERRIDE = "producer.override."
 
 
 def flow_entries(entries: Entries, source: str, target: str, names: frozenset[str]) -> Entries:
-    """The keys `names` of the flow `source->target`: its own values, else plain ones."""
+    """Returns the keys `names` of the flow `source->target`: the flow's own values, else the plain
+    ones."""
     merged = {name: entry for name, entry in entries.items() if name in names}
     merged.update(_under(entries, f"{source}->{target}."))
     return {name: entry for name, entry in merged.items() if name in names}
@@ -46,7 +47,7 @@ def flow_entries(entries: Entries, source: str, target: str, names: frozenset[st
 def client_entries(
     entries: Entries, source: str, target: str, side: Side, role: Role
 ) -> dict[str, Entry]:
-    """The keys of one client of the flow `source->target`, without any prefix."""
+    """Returns the keys of one client of the flow `source->target`, without any prefix."""
     connector: dict[str, Entry] = {}
     alias = source if side == "source" else target
     for name, entry in _cluster_entries(entries, alias).items():
@@ -64,7 +65,7 @@ def client_entries(
 
 
 def _cluster_entries(entries: Entries, alias: str) -> dict[str, Entry]:
-    """`alias.x` for each role, and plain `x` if the cluster does not set it."""
+    """Returns `alias.x` for each role, and plain `x` if the cluster does not set it."""
     found = _under(entries, f"{alias}.")
     for level in (dict(found), entries):
         for name in CLUSTER_KEYS & level.keys():
@@ -89,9 +90,9 @@ _POLICY = "replication.policy.class"
 def with_offsets(
     control: ControlSettings, entries: Entries, own: Entries, source: str, target: str
 ) -> ControlSettings:
-    """`control` with the topic and aliases of MirrorMaker 2's positions, unless they are the usual
-    ones. `entries`: all entries of the file; `own`: the flow's keys; `source` and `target`: the
-    flow's aliases in `clusters`."""
+    """Returns `control` with the topic and the aliases of MirrorMaker 2's positions, unless they
+    are the usual ones. `entries`: all entries of the file. `own`: the flow's keys. `source` and
+    `target`: the flow's aliases in `clusters`."""
     topic = control.mm2_offsets_topic or offsets_topic(entries, source, target)
     alias = _text_of(own, ALIASES[0])
     if topic == usual_offsets_topic(source) and alias in (None, source):
@@ -100,7 +101,8 @@ def with_offsets(
 
 
 def offsets_topic(entries: Entries, source: str, target: str) -> str:
-    """The topic of MirrorMaker 2's positions of the flow between these aliases of `clusters`."""
+    """Returns the topic of MirrorMaker 2's positions of the flow between these aliases of
+    `clusters`."""
     for key in (OFFSETS_TOPIC, f"{target}.{OFFSETS_TOPIC}"):
         if (named := _text_of(entries, key)) is not None and named:
             return named
@@ -108,21 +110,21 @@ def offsets_topic(entries: Entries, source: str, target: str) -> str:
 
 
 def usual_offsets_topic(source: str) -> str:
-    """MirrorMaker 2's default."""
+    """Returns MirrorMaker 2's default."""
     return f"mm2-offsets.{source}.internal"
 
 
 def aliases_in_offsets(said: str | None, alias: str) -> tuple[str, ...]:
-    """The aliases that the source may have in the positions, likeliest first. `said`: the flow's
-    own alias; `alias`: the one in `clusters`. The empty alias is one of them: the file may have had
-    it before."""
+    """Returns the aliases that the source may have in the positions, the likeliest first. `said`:
+    the flow's own alias. `alias`: the alias in `clusters`. The empty alias is included: the file
+    may have had it before."""
     return tuple(dict.fromkeys((alias if said is None else said, alias, "")))
 
 
 def with_identity_policy(own: Entries) -> Entries:
-    """`own` with the identity policy in place of the older recipe: an empty source alias and an
-    empty separator. The aliases and the separator of Causeway's own topics are the usual ones
-    then."""
+    """Replaces the older recipe in `own`, an empty source alias and an empty separator, by the
+    identity policy. The aliases and the separator of Causeway's own topics are then the usual
+    ones."""
     by_recipe = is_recipe(own)
     if not by_recipe and _policy_kind(own) != "identity":
         return own
@@ -138,7 +140,7 @@ def with_identity_policy(own: Entries) -> Entries:
 
 
 def is_recipe(own: Entries) -> bool:
-    """Whether an empty source alias and an empty separator keep the names of topics."""
+    """Returns whether an empty source alias and an empty separator keep the names of topics."""
     return (
         _policy_kind(own) == "default"
         and _text_of(own, ALIASES[0]) == ""
@@ -147,7 +149,7 @@ def is_recipe(own: Entries) -> bool:
 
 
 def recipe_note(flow: str) -> str:
-    """The note for people about a flow that has the recipe."""
+    """Returns the note for people about a flow that has the recipe."""
     return (
         f"{flow} keeps the names of topics, as with IdentityReplicationPolicy: its source alias and"
         " its separator are empty. The names of Causeway's own topics have the alias in clusters"

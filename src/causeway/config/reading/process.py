@@ -27,7 +27,7 @@ _ARGUMENTS = re.compile(r"spark\.(driver|executor)\.(extra|default)(JavaOptions|
 
 
 def spark_settings(entries: Entries, problems: Problems) -> dict[str, str | Secret]:
-    """The keys `spark.*`, unchanged. A value that must not be shown is a Secret."""
+    """Returns the keys `spark.*`, unchanged. A value that must not be shown is a Secret."""
     found: dict[str, str | Secret] = {}
     for name, entry in entries.items():
         if not name.startswith("spark."):
@@ -44,9 +44,9 @@ def spark_settings(entries: Entries, problems: Problems) -> dict[str, str | Secr
 def safety_warnings(
     clients: Iterable[ClientSettings], spark: Mapping[str, str | Secret]
 ) -> list[str]:
-    """Warnings about token endpoints that clients call without TLS over a network, as Java can, and
-    about ports of Spark without authentication. Causeway turns it on for a local master; only a
-    cluster's owner can do it for a cluster."""
+    """Returns warnings about token endpoints that clients call without TLS over a network, as Java
+    can, and about ports of Spark without authentication. Causeway turns authentication on for a
+    local master. Only a cluster's owner can do that for a cluster."""
     found = []
     for client in clients:
         endpoint = client.sasl.oauth.token_endpoint if client.sasl and client.sasl.oauth else ""
@@ -66,7 +66,8 @@ def safety_warnings(
 
 
 def run_settings(entries: Entries, problems: Problems) -> RunSettings:
-    """From `causeway.*` among `entries`; intervals may be given in `.ms` or `.seconds`."""
+    """Returns the settings in the keys `causeway.*` of `entries`. Intervals may be given in `.ms`
+    or `.seconds`."""
     own = dict(entries)
     for seconds, millis in IN_SECONDS.items():
         if seconds not in own or own[seconds].missing:
@@ -102,7 +103,7 @@ def _webhook(own: Entries, problems: Problems) -> WebhookSettings | None:
 
 
 def _check_server(own: Entries, http: HttpSettings, problems: Problems) -> None:
-    """A server that other machines reach must know who calls, and must encrypt."""
+    """Refuses a server that other machines reach unless it checks its callers and encrypts."""
     certificate, key = "causeway.http.tls.certificate", "causeway.http.tls.key"
     token, client_ca = "causeway.http.token", "causeway.http.tls.client.ca"
     given = {
@@ -125,7 +126,7 @@ def _check_server(own: Entries, http: HttpSettings, problems: Problems) -> None:
 
 
 def _check_ports(own: Entries, run: RunSettings, http: HttpSettings, problems: Problems) -> None:
-    """Two servers cannot listen on one address."""
+    """Refuses two servers that would listen on one address."""
     if run.metrics_port is None or run.metrics_port != http.port:
         return
     hosts = {run.metrics_host, http.host}

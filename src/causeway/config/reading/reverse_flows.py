@@ -20,9 +20,9 @@ _OFFSETS = ("emit.checkpoints.enabled", "sync.group.offsets.enabled")
 def with_reverse_flows(
     links: Sequence[LinkSettings], problems: Problems
 ) -> tuple[list[LinkSettings], list[str]]:
-    """`links`, each with its reverse flow if programs write its topics on both clusters, or without
-    groups if their places are not certain; and notes for the user. Keys that ask for such groups
-    are problems."""
+    """Returns `links` and notes for the user. If programs write the topics of a link on both
+    clusters, the link gets its reverse flow; if the places of its groups are not certain, it
+    follows no groups. Keys that ask for such groups are problems."""
     found: list[LinkSettings] = []
     notes: list[str] = []
     for link in links:
@@ -87,7 +87,8 @@ def _flow_of(back: LinkSettings) -> ReverseFlow:
 
 
 def _assumed(link: LinkSettings) -> ReverseFlow:
-    """The reverse flow of another file. Its claims show whether it treats records otherwise."""
+    """Returns the reverse flow as another file may have it. Its claims show whether that flow
+    treats records in another way."""
     decides = {"source": link.target.alias, "target": link.source.alias}
     step = TreatmentSettings(kind="provenance", decides=decides, text="")
     return ReverseFlow(treatments=(step,), assumed=True)

@@ -22,7 +22,8 @@ from causeway.errors import ConfigError, PrerequisiteError
 
 
 def read_sasl(reader: ClientReader) -> SaslSettings | None:
-    """The login of the client. None after a problem, which goes to the reader's problems."""
+    """Returns the login of the client. None after a problem, which goes to the reader's
+    problems."""
     mechanism = _mechanism(reader)
     if mechanism is None:
         return None
@@ -48,7 +49,8 @@ def _mechanism(reader: ClientReader) -> SaslMechanism | None:
 def _options(
     reader: ClientReader, mechanism: SaslMechanism, login_of: _Login
 ) -> Mapping[str, str] | None:
-    """The options of the login module. Raises ConfigError if the text is not a login module."""
+    """Returns the options of the login module. Raises ConfigError if the text is not a login
+    module."""
     text = reader.text(JAAS)
     if text is None and not login_of.needs_module:
         return {}
@@ -71,7 +73,8 @@ def _options(
 def _password(
     reader: ClientReader, mechanism: SaslMechanism, options: Mapping[str, str]
 ) -> SaslSettings | None:
-    """PLAIN and SCRAM. With `tokenauth=true` the login is a delegation token's id and HMAC."""
+    """Reads PLAIN and SCRAM. With `tokenauth=true` the login is a delegation token's id and
+    HMAC."""
     if (handler := reader.text(HANDLER)) and handler not in _HANDLERS:
         _refuse_handler(reader)
         return None
@@ -91,7 +94,7 @@ def _password(
 def _oauth(
     reader: ClientReader, mechanism: SaslMechanism, options: Mapping[str, str]
 ) -> SaslSettings | None:
-    """By the login handler: a Java class, whose work Causeway does itself."""
+    """Reads OAUTHBEARER by its login handler, a Java class whose work Causeway does itself."""
     handler = reader.text(HANDLER)
     read = _HANDLERS.get(handler) if handler else _by_endpoint
     if read is None:
@@ -117,7 +120,7 @@ def _by_endpoint(reader: ClientReader, options: Mapping[str, str]) -> SaslSettin
 def _msk_iam(
     reader: ClientReader, mechanism: SaslMechanism, options: Mapping[str, str]
 ) -> SaslSettings | None:
-    """AWS_MSK_IAM, and OAUTHBEARER with tokens for MSK."""
+    """Reads AWS_MSK_IAM, and OAUTHBEARER with tokens for MSK."""
     aws = aws_settings(reader, JAAS, options)
     return SaslSettings(mechanism=mechanism, aws=aws) if aws else None
 

@@ -31,8 +31,8 @@ _CONTEXT = re.compile(r"[A-Za-z0-9_.-]+")
 def schema_settings(
     own: Entries, entries: Entries, source: str, target: str, problems: Problems
 ) -> SchemaSettings | None:
-    """Of the flow between these aliases of the file; `own` are its keys. None if schemas are off,
-    or after a problem, which goes to `problems`."""
+    """Returns the schema settings of the flow between these aliases of the file. `own` are its
+    keys. None if schemas are off, or after a problem, which goes to `problems`."""
     before = len(problems.lines)
     if read(SchemaKeys, own, Problems("")).mode == "off":  # then no pattern of subjects is used
         own = {name: each for name, each in own.items() if name != _SUBJECTS}
@@ -66,8 +66,8 @@ def schema_settings(
 def translation(
     schemas: SchemaSettings | None, transforms: Iterable[TransformSettings], problems: Problems
 ) -> Iterator[TreatmentSettings]:
-    """The treatment that writes the target's ids into records. Transforms run after it, so they
-    must look schemas up in the target's registry."""
+    """Yields the treatment that writes the target's ids into records. Transforms run after it, so
+    they must look schemas up in the target's registry."""
     if schemas is None or schemas.mode != "translate":
         return
     for each in transforms:
@@ -94,7 +94,8 @@ def translation(
 
 
 def registry_settings(alias: str, entries: Entries, problems: Problems) -> RegistrySettings | None:
-    """Of the cluster `alias`; None if it has no registry."""
+    """Returns the registry of the cluster `alias`. None if it has no registry, or after a
+    problem."""
     own = {
         name: entry
         for full, entry in entries.items()
@@ -111,7 +112,8 @@ def registry_settings(alias: str, entries: Entries, problems: Problems) -> Regis
 def read_registry(
     own: Entries, subject: str, shown: str, problems: Problems
 ) -> RegistrySettings | None:
-    """Of the entries `causeway.registry.*`. `shown`: how the file begins these keys."""
+    """Returns the registry in the entries `causeway.registry.*`. `shown`: how the file begins these
+    keys."""
     keys = read(RegistryKeys, own, problems)
     if not keys.url:
         return None
@@ -143,7 +145,7 @@ def read_registry(
 
 
 def _is_reported(entries: Entries, alias: str) -> bool:
-    """Whether a problem already says why that cluster has no registry."""
+    """Returns whether a problem already says why that cluster has no registry."""
     return any(full.startswith(f"{alias}.{REGISTRY}") for full in entries)
 
 
@@ -156,7 +158,8 @@ def treatments(
     transformed: bool,
     problems: Problems,
 ) -> Iterator[TreatmentSettings]:
-    """Of the flow between these aliases; `transformed`: the flow has transforms."""
+    """Returns the treatments of the flow between these aliases. `transformed`: the flow has
+    transforms."""
     if keys.skip_header:
         yield TreatmentSettings(
             kind="skip-header",

@@ -18,7 +18,7 @@ from causeway.config.reading.sasl import read_sasl
 
 
 def client_settings(alias: str, entries: Entries, problems: Problems) -> ClientSettings | None:
-    """How a client reaches cluster `alias`, by `entries` without any prefix. None after a problem,
+    """Returns how a client reaches cluster `alias`. `entries` have no prefix. None after a problem,
     which goes to `problems`."""
     reader = ClientReader(alias=alias, entries=entries, problems=problems)
     before = len(problems.lines)
@@ -46,8 +46,8 @@ def client_settings(alias: str, entries: Entries, problems: Problems) -> ClientS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginSettings:
-    """A login without its connection. `ca_pem`: the trusted certificates, or None for the
-    system's. `rereading`: how to read the login again once one of its files has changed."""
+    """A login without its connection. `ca_pem`: the trusted certificates, or None for the system's
+    certificates. `rereading`: how to read the login again once one of its files has changed."""
 
     sasl: SaslSettings
     ca_pem: str | None = None
@@ -55,8 +55,8 @@ class LoginSettings:
 
 
 def login_settings(alias: str, keys: Mapping[str, str]) -> LoginSettings:
-    """The login of a client of cluster `alias` that is not Causeway's: by `sasl.…` and
-    `ssl.truststore.…` of `keys`. Raises ConfigError."""
+    """Returns the login of a client of cluster `alias` that is not Causeway's. `keys` are `sasl.…`
+    and `ssl.truststore.…`. Raises ConfigError."""
     entries = {key: Entry(key=key, value=value, line=0) for key, value in keys.items()}
 
     def read_login() -> LoginSettings:
@@ -74,7 +74,7 @@ def login_settings(alias: str, keys: Mapping[str, str]) -> LoginSettings:
 
 
 def trusted_certificates(subject: str, entries: Entries, problems: Problems) -> str | None:
-    """The certificates of the keys `ssl.truststore.*` in `entries`, as PEM text. None: the system's
-    certificates, or a problem, which goes to `problems`."""
+    """Returns the certificates of the keys `ssl.truststore.*` in `entries`, as PEM text. None for
+    the system's certificates, or after a problem, which goes to `problems`."""
     reader = ClientReader(alias=subject, entries=entries, problems=problems)
     return reader.trusted() if reader.has_all("ssl.") else None

@@ -43,14 +43,15 @@ _PEM_BLOCK = re.compile(r"-+BEGIN ([A-Z0-9 ]+?)-+([A-Za-z0-9+/=\s]+)-+END \1-+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    """PEM text: the chain (own certificate first) and its unencrypted PKCS8 key."""
+    """A key and its certificates as PEM text: the chain (own certificate first) and the unencrypted
+    PKCS8 key."""
 
     cert_pem: str
     key_pem: Secret
 
 
 def read_store(path: str, kind: str) -> bytes:
-    """The bytes of a store. Raises ConfigError if they do not fit `kind`."""
+    """Returns the bytes of a store. Raises ConfigError if they do not fit `kind`."""
     data = read_file(Path(path))
     is_pem = b"-----BEGIN " in data[:65536]
     if kind == "PEM" and not is_pem:
@@ -61,7 +62,8 @@ def read_store(path: str, kind: str) -> bytes:
 
 
 def trusted_from_store(path: str, kind: str, password: str | None) -> str:
-    """All certificates of a trust store of `kind` JKS, PKCS12 or PEM. Raises ConfigError."""
+    """Returns all certificates of a trust store of `kind` JKS, PKCS12 or PEM. Raises
+    ConfigError."""
     data = read_store(path, kind)
     if kind == "PEM":
         return trusted_from_pem(data.decode("latin-1"), path)
@@ -81,14 +83,15 @@ def trusted_from_store(path: str, kind: str, password: str | None) -> str:
 
 
 def trusted_from_pem(text: str, subject: str) -> str:
-    """The certificates in `text`, in standard form. Raises ConfigError naming `subject`."""
+    """Returns the certificates in `text`, in standard form. Raises ConfigError, which names
+    `subject`."""
     return _pem(_pem_certificates(text, subject))
 
 
 def pair_from_store(
     path: str, kind: str, password: str | None, key_password: str | None
 ) -> KeyPair:
-    """The first private key of a store by alias, with its chain. Raises ConfigError."""
+    """Returns the first private key of a store by alias, with its chain. Raises ConfigError."""
     data = read_store(path, kind)
     if kind == "PEM":
         text = data.decode("latin-1")
@@ -105,13 +108,14 @@ def pair_from_store(
 
 
 def pair_from_pem(key_text: str, chain_text: str, subject: str, password: str | None) -> KeyPair:
-    """A private key and its certificate chain out of PEM texts. Raises ConfigError."""
+    """Returns the private key and the certificate chain in PEM texts. Raises ConfigError."""
     key = _private_key(key_text, subject, password, "ssl.key.password")
     return KeyPair(cert_pem=_pem(_pem_certificates(chain_text, subject)), key_pem=_key_pem(key))
 
 
 def signing_key(text: str, subject: str, passphrase: str | None, algorithm: str) -> Secret:
-    """The private key in a PEM text, unencrypted, for RS256 or ES256. Raises ConfigError."""
+    """Returns the private key in a PEM text, unencrypted, for RS256 or ES256. Raises
+    ConfigError."""
     key = _private_key(text, subject, passphrase, ASSERTION_PASSPHRASE)
     rsa_key = isinstance(key, rsa.RSAPrivateKey)
     p256 = isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1)
@@ -229,7 +233,7 @@ def _block_text(label: str, body: str) -> str:
 
 
 def _chain(own: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """`own` first, then the issuer of each certificate while `others` has it."""
+    """Returns `own`, followed by the issuer of each certificate as long as `others` has it."""
     chain = [own]
     while chain[-1].issuer != chain[-1].subject:
         issuers = [item for item in others if item.subject == chain[-1].issuer]
@@ -251,16 +255,16 @@ SOON: Final = timedelta(days=14)
 
 
 class Expiry(NamedTuple):
-    """`which`: the client's own certificate, or the trust store. `at`: in UTC. A chain expires with
-    its first certificate. A trust store expires with its last one: while an authority is replaced,
-    the store holds the old certificate and the new one."""
+    """When the client's own certificate or the trust store (`which`) expires. `at`: in UTC. A chain
+    expires with its first certificate. A trust store expires with its last one: while an authority
+    is replaced, the store holds the old certificate and the new one."""
 
     cluster: str
     which: Literal["client", "trusted"]
     at: datetime
 
     def warning(self, now: datetime | None = None) -> str | None:
-        """One line from `SOON` before the expiry on, None before that."""
+        """Returns one line from `SOON` before the expiry on. None before that."""
         left = self.at - (now or datetime.now(UTC))
         if left > SOON:
             return None
@@ -270,12 +274,13 @@ class Expiry(NamedTuple):
 
 
 def expiries(clients: Iterable[ClientSettings]) -> tuple[Expiry, ...]:
-    """Sorted by cluster, without repetitions. The system's trust store is left out."""
+    """Returns the expiries, sorted by cluster, without repetitions. The system's trust store is
+    left out."""
     return tuple(sorted(dict.fromkeys(each for client in clients for each in _expiries_of(client))))
 
 
 def clients_of(settings: Settings) -> dict[tuple[str, str], ClientSettings]:
-    """The client settings of all links and heartbeats, by link and role."""
+    """Returns the client settings of all links and heartbeats, by link and role."""
     found: dict[tuple[str, str], ClientSettings] = {}
     for link in settings.links:
         found[link.name, "source"] = link.source
@@ -288,7 +293,7 @@ def clients_of(settings: Settings) -> dict[tuple[str, str], ClientSettings]:
 
 
 def expiry_warnings(settings: Settings) -> list[str]:
-    """The warnings for all clusters of a file."""
+    """Returns the warnings for all clusters of a file."""
     found = (each.warning() for each in expiries(clients_of(settings).values()))
     return [text for text in found if text is not None]
 

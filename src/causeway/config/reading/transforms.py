@@ -42,7 +42,7 @@ _QUOTED = re.compile(r"`[^`]*`|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 
 
 def listed_transforms(own: Entries) -> tuple[str, ...]:
-    """The names in `causeway.transforms`, in their order."""
+    """Returns the names in `causeway.transforms`, in their order."""
     entry = own.get(TRANSFORMS)
     if entry is not None and entry.resolved:
         return ()
@@ -52,9 +52,9 @@ def listed_transforms(own: Entries) -> tuple[str, ...]:
 def read_transforms(
     own: Entries, entries: Entries, flow: str, *, slug: str, directory: Path, problems: Problems
 ) -> tuple[TransformSettings, ...]:
-    """The transforms of the flow called `slug` (`A.B`): `own` has the list, `entries` has the keys
-    `causeway.transform.*`, of `flow` (`A->B`) or plain. Paths of files are relative to
-    `directory`."""
+    """Returns the transforms of the flow called `slug` (`A.B`). `own` has the list. `entries` has
+    the keys `causeway.transform.*`, with the prefix `flow` (`A->B`) or without a prefix. Paths of
+    files are relative to `directory`."""
     made = []
     found: dict[str, Entry] = {}
     for prefix in ("", f"{flow}."):  # the flow's own values win
@@ -100,7 +100,7 @@ def read_transforms(
 
 def check_listed(entries: Entries, flows: Mapping[str, Iterable[str]], problems: Problems) -> None:
     """Checks that a list names every transform in `entries`. `flows` maps the flows that run
-    (`A->B`; "" in a file with one flow without a name) to the names that they list."""
+    (`A->B`; "" in a file with one flow without a name) to the names in their lists."""
     everywhere = {name for names in flows.values() for name in names}
     told: set[tuple[str, str]] = set()
     for full, entry in entries.items():
@@ -119,8 +119,8 @@ def check_listed(entries: Entries, flows: Mapping[str, Iterable[str]], problems:
 
 
 def without_dead_letters(links: Iterable[LinkSettings]) -> list[LinkSettings]:
-    """`links`, which do not mirror each other's dead letters: these hold records that a transform
-    should have changed."""
+    """Returns `links` so that none of them mirrors dead letters of another: these hold records that
+    a transform should have changed."""
     links = list(links)
     topics: dict[str, set[str]] = {}
     for link in links:
@@ -130,7 +130,8 @@ def without_dead_letters(links: Iterable[LinkSettings]) -> list[LinkSettings]:
 
 
 def _flow_of(full: str, flows: Iterable[str]) -> tuple[str | None, str]:
-    """The flow of key `full`, "" for all flows, None for a flow that does not run."""
+    """Returns the flow of key `full` ("" for all flows, None for a flow that does not run), and the
+    key without it."""
     if "->" not in full:
         return "", full
     for flow in flows:
@@ -140,7 +141,7 @@ def _flow_of(full: str, flows: Iterable[str]) -> tuple[str | None, str]:
 
 
 def _check_spelling(entry: Entry, key: str, problems: Problems) -> None:
-    """A misspelt transform would be an unknown key, and would protect nothing."""
+    """Refuses a misspelt transform: it would be an unknown key, and would protect nothing."""
     head = ".".join(key.split(".")[:2])
     if not key.startswith("causeway.t") or head == TRANSFORMS:
         return
@@ -199,14 +200,15 @@ class _TransformReader:
         return entry.place if entry else f"{TRANSFORM_FAMILY}{self.name}.{key}"
 
     def _told(self, key: str) -> bool:
-        """Whether `key` has a value, whose problems are reported already."""
+        """Returns whether `key` has a value, whose problems are reported already."""
         entry = self.entries.get(key)
         return entry is not None and (entry.missing or bool(entry.value.strip()))
 
     # -- the text
 
     def _text(self) -> tuple[str, str | None, str]:
-        """The kind of the text, the text and its place; None for a text that cannot be read."""
+        """Returns the kind of the text, the text and its place. The text is None if it cannot be
+        read."""
         given = [self.entries[name] for name in TEXT_KEYS if name in self.entries]
         if len(given) != 1:
             places = " and ".join(entry.place for entry in given)
