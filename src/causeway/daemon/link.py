@@ -27,13 +27,7 @@ from causeway.daemon.staging import Staging
 from causeway.daemon.startup import OTHER_FILE, OtherFile, Patience
 from causeway.daemon.tasks import FILE
 from causeway.errors import BrokerError, CausewayError
-from causeway.link_topics import (
-    ClusterIds,
-    LeadershipLostError,
-    LeaseRecord,
-    LinkDirectives,
-    ProgressContents,
-)
+from causeway.link_topics import LeadershipLostError, LeaseRecord, LinkDirectives, ProgressContents
 from causeway.status import LinkProblem, LinkStatus, Role, lag
 from causeway.wire import codes
 
@@ -50,7 +44,7 @@ class LinkDriver:
         link, run = work.link, work.run
         self._bounded = run.bounded
         self._sides, self._fleet, self._staging = sides, fleet, staging
-        self._leadership = Leadership(sides.target, sides.target_admin, link, run.settings.lease_s)
+        self.leadership = Leadership(sides.target, sides.target_admin, link, run.settings.lease_s)
         self.registry = Registry(link.name, link.on_data_loss)
         self._lock = threading.Lock()
         self._directing: DirectiveExecutor | None = None
@@ -64,7 +58,7 @@ class LinkDriver:
         self._problems: tuple[LinkProblem, ...] = ()
         self._planned = False
         self._planned_at = 0.0
-        self._writing = ProgressWrites(self.registry, self._leadership, staging)
+        self._writing = ProgressWrites(self.registry, self.leadership, staging)
         self._unfinished = False  # the last look at the clusters left work for another attempt
         self._stop = threading.Event()
         self._retiring = threading.Event()
@@ -105,10 +99,6 @@ class LinkDriver:
         self._tasks.note_file(reason)
 
     @property
-    def clusters(self) -> ClusterIds:
-        return self._leadership.clusters
-
-    @property
     def changing(self) -> bool:
         """Whether it still has the earlier settings."""
         return self._next is not None
@@ -124,9 +114,9 @@ class LinkDriver:
         parts: LinkParts | None = None
 
         def term() -> int | None:
-            return self._leadership.term if self._parts is parts else None
+            return self.leadership.term if self._parts is parts else None
 
-        parts = LinkParts.of(work, self._sides, self._fleet, self.registry, self._leadership, term)
+        parts = LinkParts.of(work, self._sides, self._fleet, self.registry, self.leadership, term)
         return parts
 
     def _install(self, parts: LinkParts) -> None:
@@ -135,7 +125,7 @@ class LinkDriver:
         self._apis, self.control, self._tasks = parts.apis, parts.control, parts.tasks
         self._intake, self._tally = parts.intake, parts.tally
         self._new_directing = parts.new_directing
-        self._leadership.settings = parts.work.fingerprint
+        self.leadership.settings = parts.work.fingerprint
 
     def _take_next(self) -> bool:
         """Installs parts for the newest settings. Returns False if there are no new settings."""
@@ -195,7 +185,7 @@ class LinkDriver:
 
     def _lead(self) -> None:
         def on_standby(lease: LeaseRecord) -> None:
-            differs = self._other_file.looks(lease.settings, self._leadership.settings)
+            differs = self._other_file.looks(lease.settings, self.leadership.settings)
             self._set_role(Role.STANDBY, f"led by {lease.owner}{OTHER_FILE if differs else ''}")
 
         pause = _BACKOFF_S[0]
@@ -206,13 +196,13 @@ class LinkDriver:
             self._take_next()
             try:
                 self._apis.check()
-                if (contents := self._leadership.acquire(self._halt, on_standby)) is None:
+                if (contents := self.leadership.acquire(self._halt, on_standby)) is None:
                     continue
                 pause = _BACKOFF_S[0]
                 self._term(contents)
                 self._halt.clear()  # a change in the term has set it
                 if not (self._stop.is_set() or self._retiring.is_set()):
-                    self._leadership.let_others(self._halt, _ASIDE_S)
+                    self.leadership.let_others(self._halt, _ASIDE_S)
             except LeadershipLostError as error:
                 self._abandon(Role.STANDBY, str(error))
             except Exception as error:
@@ -274,7 +264,7 @@ class LinkDriver:
                         directing.stepped_down()
                         self._tasks.stop()
                         self._writing.write_last(self._parts, directing)
-                        self._leadership.release()
+                        self.leadership.release()
                         self._forget(Role.STANDBY, f"stepped down, {wish.by}")
                         return
                 elif self._looked.is_set() and not self._tasks.running:
@@ -282,14 +272,14 @@ class LinkDriver:
                 now = time.monotonic()
                 if now - written_at < min(self._run.progress_interval_s, self._run.lease_s / 3):
                     continue
-                throttled_s = self._leadership.throttled_s
-                if throttled_s and not self._leadership.renewal_due:
+                throttled_s = self.leadership.throttled_s
+                if throttled_s and not self.leadership.renewal_due:
                     continue  # the next lease contains the progress too; the broker accepts leases
                 written_at = now
                 try:
                     self._writing.write(self._parts, directing)
-                    if self._leadership.renewal_due:
-                        self._leadership.renew()
+                    if self.leadership.renewal_due:
+                        self.leadership.renew()
                 except LeadershipLostError:
                     raise
                 except CausewayError as error:
@@ -338,7 +328,7 @@ class LinkDriver:
         if not isinstance(error, BrokerError) or error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
             return
         try:
-            self._leadership.ensure_topic()
+            self.leadership.ensure_topic()
         except CausewayError as again:
             _log.debug("restore %s: %s", self.settings.progress_topic, again)
 
@@ -351,11 +341,11 @@ class LinkDriver:
         last = threading.Thread(target=self.control.finish, name="last tasks", daemon=True)
         last.start()
         last.join(FINAL_S)  # a cluster that is gone must not delay the next leader
-        self._leadership.release()
+        self.leadership.release()
 
     def _abandon(self, role: Role, reason: str) -> None:
         """Stops the relaying of this link. The next term reads all progress again."""
-        self._leadership.lose()
+        self.leadership.lose()
         self._term_events.over.set()
         _log.warning("link not led", extra={"link": self.settings.name, "reason": reason})
         self._tasks.stop()

@@ -105,7 +105,7 @@ class Links:
     def cluster_ids(self, name: str) -> ClusterIds:
         """The ids of a running link's clusters, as far as they are known."""
         running = self._running.get(name)
-        return ClusterIds() if running is None else running.clusters
+        return ClusterIds() if running is None else running.leadership.clusters
 
     def changed(self, settings: Settings) -> list[LinkSettings]:
         """Returns the links of `settings` that are new or changed, apart from their clients."""

@@ -66,7 +66,7 @@ def test_a_lane_that_is_slow_to_let_go_costs_no_lease() -> None:
     directing = SimpleNamespace(
         step_down=wish, end=lambda: None, stepped_down=lambda: None, take_dirty=list
     )
-    link._leadership = link._intake = cast(Any, lead)
+    link.leadership = link._intake = cast(Any, lead)
     link._new_directing = cast(Any, lambda _: directing)
     link.__dict__["_new_discoverer"] = lambda _: SimpleNamespace(alive=False)
     link._term(ProgressContents())
@@ -102,7 +102,7 @@ def test_a_driver_steps_aside_although_its_settings_have_changed(
         link.stop()
 
     lead.__dict__.update(acquire=acquire, let_others=let_others)
-    link._leadership = link._intake = cast(Any, lead)
+    link.leadership = link._intake = cast(Any, lead)
     link._apis = cast(Any, SimpleNamespace(check=lambda: None))
     link.__dict__["_new_discoverer"] = lambda _: SimpleNamespace(alive=False)
     link._lead()
