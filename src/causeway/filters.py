@@ -108,7 +108,7 @@ def compile_mm1_include(value: str) -> tuple[Pattern, ...]:
 
 
 def excludes(patterns: Iterable[Pattern], name: str) -> bool:
-    """Whether one of `patterns` matches `name`, or gives no answer in time."""
+    """Returns whether one of `patterns` matches `name`, or gives no answer in time."""
     return any(pattern.matches(name) is not False for pattern in patterns)
 
 
@@ -135,6 +135,13 @@ def by_name(
     if undecided is not None:
         return _undecided(key, undecided)
     return Verdict.NOT_INCLUDED, f"not matched by {key}", DecidingRule(key)
+
+
+def plain_names(patterns: Iterable[Pattern]) -> list[str]:
+    """Returns the names that `patterns` have in full. A cluster's list leaves out what we may not
+    see, so these names are asked for one by one."""
+    texts = (pattern.pattern.replace("\\.", ".") for pattern in patterns)
+    return [text for text in texts if is_legal_name(text)]
 
 
 def _undecided(key: str, pattern: Pattern) -> tuple[Verdict, str, DecidingRule]:
@@ -171,8 +178,8 @@ class TopicRules:
         return None
 
     def may_have_made(self, name: str) -> bool:
-        """Whether a rule of the flow may have made `name`. False is certain; a rule with an exact
-        origin decides exactly."""
+        """Returns whether a rule of the flow may have made `name`. False is certain; a rule with an
+        exact origin decides exactly."""
         return any(
             rename.made(name)
             and (
@@ -263,8 +270,8 @@ def decide_topic(name: str, rules: TopicRules, chosen: Collection[str] = ()) -> 
 
 
 def is_heartbeats(name: str, policy: ReplicationPolicy) -> bool:
-    """Whether it is a heartbeats topic. No pattern includes the topic, so a failing policy does not
-    matter."""
+    """Returns whether it is a heartbeats topic. No pattern includes the topic, so a failing policy
+    does not matter."""
     try:
         return policy.is_heartbeats_topic(name)
     except PolicyFailedError:

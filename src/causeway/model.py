@@ -22,7 +22,7 @@ def age_ms(timestamp_ms: int, now_ms: int) -> int | None:
 
 
 def same_topic(one: str | None, other: str | None) -> bool:
-    """Whether both ids may be of one topic: always, unless both are known and differ."""
+    """Returns whether both ids may be of one topic: always, unless both are known and differ."""
     return one == other or not one or not other or NO_TOPIC_ID in (one, other)
 
 

@@ -51,12 +51,13 @@ def directives_topic(source: str, target: str) -> str:
 
 
 def is_legal_name(text: str) -> bool:
-    """Whether `text` has only characters that topic names may have. Does not check the length."""
+    """Returns whether `text` has only characters that topic names may have. Does not check the
+    length."""
     return _LEGAL.fullmatch(text) is not None
 
 
 def is_topic_name(text: str) -> bool:
-    """Whether brokers accept `text` as the name of a topic."""
+    """Returns whether brokers accept `text` as the name of a topic."""
     return is_legal_name(text) and text not in (".", "..") and len(text) <= MAX_TOPIC_LENGTH
 
 
@@ -79,14 +80,14 @@ class CustomPolicy(Protocol):
     """
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """The name that `topic` of cluster `source_alias` gets on the target."""
+        """Returns the name that `topic` of cluster `source_alias` gets on the target."""
 
     def topic_source(self, topic: str) -> str | None:
-        """The alias of the cluster that `topic` was mirrored from, None if it was not mirrored.
-        Loops are detected by this method only."""
+        """Returns the alias of the cluster that `topic` was mirrored from, None if it was not
+        mirrored. Loops are detected by this method only."""
 
     def upstream_topic(self, topic: str) -> str | None:
-        """The name of `topic` on that cluster, None if it was not mirrored."""
+        """Returns the name of `topic` on that cluster, None if it was not mirrored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,21 +192,21 @@ class ReplicationPolicy:
         return source, upstream
 
     def tells_source(self, source_alias: str) -> bool:
-        """Whether the names that the policy gives show where topics came from."""
+        """Returns whether the names that the policy gives show where topics came from."""
         if self.custom is None:
             return self.kind == "default"
         named = {self._by_policy(source_alias, sample): sample for sample in _SAMPLES}
         return all(self.hop(name) == (source_alias, sample) for name, sample in named.items())
 
     def leaves_out(self, topic: str) -> bool:
-        """Whether a custom policy calls `topic` internal."""
+        """Returns whether a custom policy calls `topic` internal."""
         if not callable(getattr(self.custom, "is_internal_topic", None)):
             return False
         return self._asked(bool, "is_internal_topic", topic, topic)
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Whether the topic belongs to Kafka, Connect, MirrorMaker or Causeway: such topics are
-        never mirrored."""
+        """Returns whether the topic belongs to Kafka, Connect, MirrorMaker or Causeway: such topics
+        are never mirrored."""
         if self.kind == "unchanged":
             return topic in _KAFKAS_OWN or _OWN.fullmatch(topic) is not None
         if self.internal_topics == "kafka-3":
@@ -217,14 +218,14 @@ class ReplicationPolicy:
         )
 
     def is_internal_in_kafka_3(self, topic: str) -> bool:
-        """Whether it is internal by MirrorMaker 2's rule before Kafka 4.0, by which topics of teams
-        could be internal."""
+        """Returns whether it is internal by MirrorMaker 2's rule before Kafka 4.0, by which topics
+        of teams could be internal."""
         return topic.startswith(("__", ".")) or topic.endswith(
             (".internal", "-internal", self._internal_suffix)
         )
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """Whether it is `heartbeats` itself or its mirror, over any number of hops."""
+        """Returns whether it is `heartbeats` itself or its mirror, over any number of hops."""
         return self.kind != "unchanged" and self.original_topic(topic) == HEARTBEATS
 
     def is_checkpoints_topic(self, topic: str) -> bool:
@@ -270,8 +271,8 @@ class ReplicationPolicy:
         return PolicyFailedError("name topic", topic, cause, remedy="correct the class")
 
     def _keeps(self, topic: str) -> bool:
-        """Whether `topic` keeps its name. Heartbeats get a prefix even with `identity`; otherwise
-        those of several clusters would be in one topic."""
+        """Returns whether `topic` keeps its name. Heartbeats get a prefix even with `identity`;
+        otherwise those of several clusters would be in one topic."""
         return self.kind == "unchanged" or (
             self.kind == "identity" and not topic.endswith(HEARTBEATS)
         )

@@ -52,7 +52,7 @@ class Rename:
         return "".join(held[part] if isinstance(part, int) else part for part in self.replacement)
 
     def made(self, name: str) -> bool:
-        """Whether the rule may have made `name`. False is certain."""
+        """Returns whether the rule may have made `name`. False is certain."""
         return self.image.matches(name) is not False
 
     def origin(self, name: str) -> str | None:
@@ -114,9 +114,9 @@ def _replacement(rule: str, text: str, groups: int) -> tuple[str | int, ...]:
 
 
 def _pieces(pattern: Pattern) -> tuple[str | tuple[int, str] | None, ...] | None:
-    """The parts of `pattern`: plain text; a group that always takes part, with its number and its
-    own pattern (any text if it depends on its neighbours); None for any other part. None instead of
-    parts for a pattern with alternatives, look-around or back-references."""
+    """Returns the parts of `pattern`: plain text; a group that always takes part, with its number
+    and its own pattern (any text if it depends on its neighbours); None for any other part. None
+    instead of parts for a pattern with alternatives, look-around or back-references."""
     if not pattern.linear:
         return None
     pieces: list[str | tuple[int, str] | None] = []

@@ -82,7 +82,7 @@ def handled(
 
 
 def _terminal_is_there() -> bool:
-    """Whether this process has a controlling terminal."""
+    """Returns whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

@@ -48,15 +48,15 @@ class SideClient:
         self._records = self._bytes = 0  # of all chunks; of the chunks in self._chunks
 
     def __len__(self) -> int:
-        """The number of records without an answer."""
+        """Returns the number of records without an answer."""
         return len(self._producer)
 
     def __bool__(self) -> bool:
         return True
 
     def has_room(self, max_messages: int, max_bytes: int) -> bool:
-        """Whether it takes one more chunk. librdkafka itself gets no limit, so that it never takes
-        half a chunk."""
+        """Returns whether it takes one more chunk. librdkafka itself gets no limit, so that it
+        never takes half a chunk."""
         waiting = len(self._producer)
         while self._chunks and self._chunks[0][0] <= self._records - waiting:
             self._bytes -= self._chunks.popleft()[1]

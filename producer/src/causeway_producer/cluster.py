@@ -81,7 +81,8 @@ def common_partitions(topic: str, seen: Mapping[str, SeenTopic], *, least: bool)
 
 
 def writable(settings: Mapping[str, Any], topic: str) -> bool:
-    """Whether the topic exists and we may write to it. Raises KafkaException without an answer."""
+    """Returns whether the topic exists and we may write to it. Raises KafkaException without an
+    answer."""
     admin = confluent_kafka.admin.AdminClient(dict(settings))
     asked = admin.describe_topics(
         TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
@@ -96,8 +97,8 @@ def writable(settings: Mapping[str, Any], topic: str) -> bool:
 
 
 def forgets_after_ms(settings: Mapping[str, Any]) -> int | None:
-    """The time after which the first broker forgets an idle producer; None if no broker tells.
-    Raises KafkaException without an answer."""
+    """Returns the time after which the first broker forgets an idle producer; None if no broker
+    tells. Raises KafkaException without an answer."""
     admin = confluent_kafka.admin.AdminClient(dict(settings))
     brokers = admin.list_topics(timeout=TIMEOUT_S).brokers
     values = _configs(admin, ResourceType.BROKER, [str(each) for each in brokers], _EXPIRATION)
@@ -221,7 +222,7 @@ class LookBack:
         }, failed
 
     def removed(self, where: TopicPartitionKey) -> bool:
-        """Whether the log may have lost records behind the place from which it was read, by
+        """Returns whether the log may have lost records behind the place from which it was read, by
         retention or by compaction. Raises KafkaException without an answer."""
         admin = confluent_kafka.admin.AdminClient(dict(self._settings))
         start = ends(admin, [where], start=True)[where]
@@ -311,7 +312,7 @@ class LookBack:
 
 
 def _of_the_group(message: Any) -> bool:
-    """Whether the error is about the client's group, which it looks up although nothing is
+    """Returns whether the error is about the client's group, which it looks up although nothing is
     committed. Reading does not need that right."""
     error = message.error()
     return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED

@@ -186,7 +186,7 @@ class Core:
     # Room
 
     def full(self) -> str:
-        """Why the spool cannot be written; empty if it can."""
+        """Returns why the spool cannot be written; empty if it can."""
         if self._full_reason and time.monotonic() >= self._full_until:
             self._full_reason = ""
         return self._full_reason
@@ -227,23 +227,23 @@ class Core:
         return self.spool.journal.size + self._fresh_bytes
 
     def in_motion(self) -> bool:
-        """Whether an answer may come at any moment."""
+        """Returns whether an answer may come at any moment."""
         return self.unreported() > 0 or any(side.in_flight() for side in self.sides)
 
     def all_there(self) -> bool:
-        """Whether both sides have all records that were ever taken."""
+        """Returns whether both sides have all records that were ever taken."""
         with self.hub.lock:
             newest = self.hub.newest
             return not self._fresh and all(side.below() > newest for side in self.sides)
 
     def within_call(self) -> bool:
-        """Whether this thread holds the lock, as in a signal's handler."""
+        """Returns whether this thread holds the lock, as in a signal's handler."""
         return bool(self.hub.lock._is_owned())  # type: ignore[attr-defined]
 
     # Topics
 
     def open_topic(self, topic: str) -> list[DualPartition]:
-        """The topic's partitions, as the sides that answer have them."""
+        """Returns the topic's partitions, as the sides that answer have them."""
         if self.closed or self.hub.torn:
             raise RuntimeError(self.why_closed)
         seen: dict[str, SeenTopic] = {}
@@ -301,8 +301,8 @@ class Core:
             self._suspend(error)
 
     def close(self) -> bool:
-        """Whether both sides have all. A signal's handler within another call cannot close: the
-        threads to wait for may wait for that call's lock."""
+        """Returns whether both sides have all. A signal's handler within another call cannot close:
+        the threads to wait for may wait for that call's lock."""
         if self.within_call():
             self._tear(KeyboardInterrupt())
             return False

@@ -164,7 +164,7 @@ class DualProducer:
         return len(self)
 
     def __len__(self) -> int:
-        """The number of records that are not reported yet, and of callbacks that wait for
+        """Returns the number of records that are not reported yet, and of callbacks that wait for
         `poll`."""
         return self._core.unreported() + len(self._reports)
 
@@ -172,7 +172,7 @@ class DualProducer:
         return True
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        """The primary side's metadata."""
+        """Returns the primary side's metadata."""
         client = self._core.sides[self._hub.primary].client
         if client is None:
             raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))

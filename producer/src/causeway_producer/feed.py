@@ -212,8 +212,8 @@ class Feed:
         client.expect(len(numbers), size)
 
     def _is_due(self, record: Record) -> bool:
-        """Whether the client is to get the record: it has not got it, and the topic does not
-        wait."""
+        """Returns whether the client is to get the record: it has not got it, and the topic does
+        not wait."""
         position = record[0]
         partition = self._hub.partitions[record[1]]
         copy = partition.copies[self._index]

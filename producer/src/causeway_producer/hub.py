@@ -80,7 +80,7 @@ class DualPartition:
         self.undecided: dict[int, tuple[Callback, Record]] = {}
 
     def waits(self, position: int) -> bool:
-        """Whether this record is not reported yet."""
+        """Returns whether this record is not reported yet."""
         return position > self.reported or position in self.undecided
 
     def waiting_between(self, after: int, below: int) -> list[Record]:
@@ -142,7 +142,7 @@ class Hub:
             self.partitions[number].waiting.append(group)
 
     def speaks(self, index: int) -> bool:
-        """Whether `on_delivery` may report the answers of this side."""
+        """Returns whether `on_delivery` may report the answers of this side."""
         return self._policy == "any" or index == self.primary or self._fails_over
 
     def answered(

@@ -382,7 +382,7 @@ class Side:
 
 
 def _fit(copy: Copy, answers: Sequence[Answer]) -> bool:
-    """Whether the offset of the last record leaves room for all records before it. It does not if
-    the topic was recreated, or if records failed in the client without an answer."""
+    """Returns whether the offset of the last record leaves room for all records before it. It does
+    not if the topic was recreated, or if records failed in the client without an answer."""
     offset = answers[-1][3].offset()
     return offset is None or offset - copy.offset >= sum(len(each[1]) for each in answers) - 1

@@ -62,7 +62,7 @@ class SideTopics:
         return bool(self._hub.unopened[self._index] or self._held)
 
     def waits(self, partition: DualPartition) -> bool:
-        """Whether nothing may be sent to the partition yet. Call it with the lock."""
+        """Returns whether nothing may be sent to the partition yet. Call it with the lock."""
         return not partition.copies[self._index].open or partition.topic in self._held
 
     def reasons(self) -> dict[str, str]:

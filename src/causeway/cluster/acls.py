@@ -119,7 +119,7 @@ def describe_acls(
 
 
 def _as_sent(rule: AclBinding | AclFilter) -> tuple[int | str | None, ...]:
-    """The fields of a rule, in the order that all requests have."""
+    """Returns the fields of a rule, in the order that all requests have."""
     return (
         _RESOURCE_TYPES.index(rule.resource_type),
         rule.name,
@@ -132,7 +132,7 @@ def _as_sent(rule: AclBinding | AclFilter) -> tuple[int | str | None, ...]:
 
 
 def _name(names: tuple[str, ...], number: int) -> str:
-    """The name of a constant; UNKNOWN if only newer brokers know the number."""
+    """Returns the name of a constant; UNKNOWN if only newer brokers know the number."""
     return names[number] if 0 <= number < len(names) else names[0]
 
 

@@ -300,8 +300,8 @@ KNOWN_MESSAGE_FORMAT: Final = "2.8"
 
 
 def knows_producers(version: str | None) -> bool:
-    """Whether the format with this value of one of these configs has producer ids. None: there is
-    no such config, since Kafka 4.0."""
+    """Returns whether the format with this value of one of these configs has producer ids. None:
+    there is no such config, since Kafka 4.0."""
     return version is None or re.match(r"0\.([0-9]|10)(\.|-|$)", version) is None
 
 

@@ -152,7 +152,7 @@ class ClusterClient:
     def _metadata_once(
         self, request: Any, deadline: Deadline, last: int | None
     ) -> tuple[ClusterMetadata, bool, Address]:
-        """The metadata of one broker, whether a part of it is out of date, and the broker's
+        """Returns the metadata of one broker, whether a part of it is out of date, and the broker's
         address."""
         with self.lease(None, deadline, last=last) as connection:
             response = connection.call(request, deadline.share_s())

@@ -211,7 +211,7 @@ class _Coordinator:
         return value_of(self._cluster.retry(deadline, attempt))
 
     def _once(self, request: Any, of: tuple[int, str] | None, deadline: Deadline) -> Any:
-        """The answer, or an UnreachableError if it is lost."""
+        """Returns the answer, or an UnreachableError if it is lost."""
         cluster = self._cluster
         if self._node is None and of is not None:
             kind, key = of

@@ -212,7 +212,7 @@ def _commit(
 
 
 def commit_topics(partition: Any, offsets: Mapping[TopicPartition, Committed]) -> list[Any]:
-    """The offsets for a request. `partition`: the request's class for a partition."""
+    """Returns the offsets for a request. `partition`: the request's class for a partition."""
     return by_topic(
         (
             tp.topic,
@@ -252,7 +252,8 @@ def _commit_results(
 def _coordinators(
     cluster: ClusterClient, groups: Sequence[str], deadline: Deadline, patience_s: float
 ) -> tuple[dict[int, list[str]], dict[str, CausewayError]]:
-    """The groups of each coordinating broker, and the errors of groups without a coordinator."""
+    """Returns the groups of each coordinating broker, and the errors of groups without a
+    coordinator."""
     by_node: dict[int, list[str]] = defaultdict(list)
     errors: dict[str, CausewayError] = {}
     share = Deadline(_share(deadline, patience_s, groups))
@@ -265,5 +266,5 @@ def _coordinators(
 
 
 def _share(deadline: Deadline, patience_s: float, groups: Sequence[str]) -> float:
-    """How long one broker may take to answer for `groups`."""
+    """Returns how long one broker may take to answer for `groups`."""
     return deadline.share_s(patience_s * math.ceil(len(groups) / NAMES_A_REQUEST))

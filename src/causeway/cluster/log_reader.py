@@ -49,8 +49,8 @@ def relayed(
 
 
 def _behind(at: TopicPartition, end: int, shown: int) -> BrokerError:
-    """The error for a log that seems too short: a new leader may not yet know up to which offset
-    its log is committed."""
+    """Returns the error for a log that seems too short: a new leader may not yet know up to which
+    offset its log is committed."""
     return BrokerError(
         "read",
         str(at),

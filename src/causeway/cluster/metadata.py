@@ -132,8 +132,8 @@ def _outdated(one: PartitionMetadata, where: str, newest: int) -> PartitionMetad
 
 
 def metadata_request(topics: list[str] | None, *, with_rights: bool = False) -> Any:
-    """A request for the brokers, and the topics with these names (all topics if None). It creates
-    no topic. `with_rights`: the answer has our rights on each topic."""
+    """Returns a request for the brokers, and the topics with these names (all topics if None). It
+    creates no topic. `with_rights`: the answer has our rights on each topic."""
     return MetadataRequest(
         topics=topics
         if topics is None

@@ -270,8 +270,8 @@ def _fetched(cluster: ClusterClient, where: str, topic: str, response: Any) -> F
 
 
 def bytes_an_offset(cluster: ClusterClient, tp: TopicPartition, start: int) -> float:
-    """How many bytes one offset takes in the log, by the first SAMPLE_BYTES from offset `start` on.
-    1.0 if they cannot be read."""
+    """Returns how many bytes one offset takes in the log, by the first SAMPLE_BYTES from offset
+    `start` on. 1.0 if they cannot be read."""
     last, used = start, 0
     try:
         data = memoryview(fetch(cluster, tp, start, SAMPLE_BYTES, max_wait_ms=0).records)

@@ -265,7 +265,7 @@ def one_cluster(*clients: ClientSettings) -> str | None:
 
 
 def moved_remedy(alias: str, cluster_id: str) -> str:
-    """The remedy if `alias` leads to another cluster than before."""
+    """Returns the remedy if `alias` leads to another cluster than before."""
     return (
         f"check bootstrap.servers and the name's addresses; if {alias} was replaced by that cluster"
         f" for good, set {alias}.{CLUSTER_ID} = {cluster_id} and start again"

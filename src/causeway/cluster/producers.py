@@ -86,8 +86,8 @@ def _init_request(transactional_id: str | None, timeout_ms: int = TRANSACTION_TI
 
 
 def has_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool:
-    """Whether the transactional id has an epoch. Raises AuthorizationError if we have no right on
-    the id, BrokerError without the API (before Kafka 3.0), and other CausewayErrors if the
+    """Returns whether the transactional id has an epoch. Raises AuthorizationError if we have no
+    right on the id, BrokerError without the API (before Kafka 3.0), and other CausewayErrors if the
     coordinator cannot be asked."""
 
     def check(answer: Any) -> None:
@@ -147,12 +147,12 @@ REMEMBERED_S: Final = 60.0
 
 
 def is_young(timestamp_ms: int) -> bool:
-    """Whether a broker surely remembers the producer of a record with this timestamp."""
+    """Returns whether a broker surely remembers the producer of a record with this timestamp."""
     return timestamp_ms / 1000 > time.time() - YOUNG_S
 
 
 def young_since_ms() -> int:
-    """The oldest timestamp (ms) of records that are young."""
+    """Returns the oldest timestamp (ms) of records that are young."""
     return int((time.time() - YOUNG_S) * 1000)
 
 
@@ -282,8 +282,8 @@ def produce_request(
 def produce_error(
     cluster: ClusterClient, tp: TopicPartition, response: Any
 ) -> CausewayError | None:
-    """The error in the answer to a request with one batch. If the leader may have moved, it is
-    forgotten, and the next use looks it up again."""
+    """Returns the error in the answer to a request with one batch. If the leader may have moved, it
+    is forgotten, and the next use looks it up again."""
     part = response.responses[0].partition_responses[0]
     if not part.error_code:
         return None

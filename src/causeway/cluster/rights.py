@@ -41,8 +41,8 @@ def topic_rights(
 
 
 def denies_transactional_id(cluster: ClusterClient, transactional_id: str) -> bool:
-    """Whether the cluster denies us all rights on a transactional id. False if it does not say.
-    Raises CausewayError if the coordinator of the id does not answer."""
+    """Returns whether the cluster denies us all rights on a transactional id. False if it does not
+    say. Raises CausewayError if the coordinator of the id does not answer."""
     try:
         has_transactional_id(cluster, transactional_id)
     except AuthorizationError:

@@ -96,12 +96,13 @@ class SettingChange:
 
 
 def changes(running: Settings, wanted: Settings) -> tuple[SettingChange, ...]:
-    """Each value of `wanted` that differs from `running`: of the process, of clusters, of flows."""
+    """Returns each value of `wanted` that differs from `running`: of the process, of clusters, of
+    flows."""
     return changed_rows(rows_of(running), rows_of(wanted))
 
 
 def changed_rows(running: SettingRows, wanted: SettingRows) -> tuple[SettingChange, ...]:
-    """As `changes`, of the rows of both settings."""
+    """Returns what `changes` returns, from the rows of both settings."""
     found = list(_changes_of_clients(_clients(running), _clients(wanted)))
     for section in dict.fromkeys((*running, *wanted)):
         if _is_client(section):
@@ -121,7 +122,7 @@ _Pair = tuple[SettingRow | None, SettingRow | None]  # before and after
 
 
 def _changes(scope: Scope, name: str, key: str, pair: _Pair) -> Iterator[SettingChange]:
-    """None or one."""
+    """Yields the change of one setting, or nothing."""
     before, after = (None if row is None else row.value for row in pair)
     if before == after:
         return
@@ -138,7 +139,7 @@ def _changes(scope: Scope, name: str, key: str, pair: _Pair) -> Iterator[Setting
 
 
 def _switch(rows: Mapping[str, SettingRow] | None, key: str) -> SettingRow | None:
-    """A section that does not exist is switched off."""
+    """Returns the row of `key`. A section that does not exist is switched off."""
     if rows is not None:
         return rows.get(key)
     return SettingRow("false") if key.endswith(_ENABLED) else None
@@ -157,7 +158,7 @@ def _is_client(section: SettingSection) -> bool:
 
 
 def _clients(found: SettingRows) -> dict[str, dict[SettingSection, Mapping[str, SettingRow]]]:
-    """The clients of each cluster."""
+    """Returns the clients of each cluster."""
     clients: dict[str, dict[SettingSection, Mapping[str, SettingRow]]] = {}
     for section, each in found.items():
         if _is_client(section):
@@ -205,7 +206,7 @@ def _changes_by_role(
 
 
 def rows_of(settings: Settings) -> dict[SettingSection, dict[str, SettingRow]]:
-    """All values of `settings`."""
+    """Returns all values of `settings`."""
     run = settings.run
     found = {
         SettingSection("process"): {
@@ -313,7 +314,7 @@ def _of_client(client: ClientSettings) -> dict[str, SettingRow]:
 
 
 def _keyed(table: type[KeyTable], values: Any) -> dict[str, SettingRow]:
-    """The values of the fields that `table` names."""
+    """Returns the values of the fields that `table` names."""
     found = {}
     for field, key in table.table().items():
         value = getattr(values, field)

@@ -338,9 +338,9 @@ class ClientSettings(ProducerKeys):
 
 
 def to_wire(settings: ClientSettings) -> dict[str, Any]:
-    """`settings` in JSON's types, for the encrypted control socket to the lanes. The secrets are in
-    clear text, so the result must not go to a log or a file. Lanes on other machines do not have
-    the driver's files, so their names are left out."""
+    """Returns `settings` in JSON's types, for the encrypted control socket to the lanes. The
+    secrets are in clear text, so the result must not go to a log or a file. Lanes on other machines
+    do not have the driver's files, so their names are left out."""
     if (sasl := settings.sasl) is not None:
         oauth, kerberos = sasl.oauth, sasl.kerberos
         alone = replace(
@@ -354,7 +354,7 @@ def to_wire(settings: ClientSettings) -> dict[str, Any]:
 
 
 def from_wire(data: Mapping[str, Any]) -> ClientSettings:
-    """The value that `to_wire` was given. Raises msgspec.ValidationError for other data."""
+    """Returns the value that `to_wire` was given. Raises msgspec.ValidationError for other data."""
     return msgspec.convert(data, ClientSettings, dec_hook=_restored)
 
 

@@ -69,7 +69,8 @@ def described(rows: SettingRows) -> tuple[DescribedSetting, ...]:
 def restored(
     known: Iterable[DescribedSetting], equal_ids: Iterable[str], wanted: SettingRows
 ) -> SettingRows:
-    """The rows that were described. A secret is that of `wanted` if its id is in `equal_ids`."""
+    """Returns the rows that were described. A secret is that of `wanted` if its id is in
+    `equal_ids`."""
     same = set(equal_ids)
     found: dict[SettingSection, dict[str, SettingRow]] = {}
     for one in known:
@@ -84,13 +85,13 @@ def restored(
 
 
 def digests(rows: SettingRows, salt: bytes) -> dict[str, str]:
-    """The digest of each secret, by id. Equal secrets are hashed once."""
+    """Returns the digest of each secret, by id. Equal secrets are hashed once."""
     digest = _hasher(salt)
     return {name: digest(secret) for name, secret in _secrets(rows)}
 
 
 def equal(rows: SettingRows, salt: bytes, theirs: Mapping[str, str]) -> list[str]:
-    """The ids of the secrets whose digests are the same as `theirs`."""
+    """Returns the ids of the secrets whose digests are the same as `theirs`."""
     digest = _hasher(salt)
     return [
         name

@@ -63,7 +63,7 @@ class Entry:
         return " (# does not end a value: move the comment to a line of its own)"
 
     def told(self, error: CausewayError) -> str:
-        """The text of `error`, which is about this value, without secrets."""
+        """Returns the text of `error`, which is about this value, without secrets."""
         if not self.secret:
             return str(error)
         return f"{error.cause} ({error.remedy})" if error.remedy else error.cause
@@ -113,8 +113,9 @@ class Problems:
 
 
 def read(model: type[_Model], entries: Entries, problems: Problems) -> _Model:
-    """The keys of `model` in `entries`; other entries are ignored. A value that does not fit goes
-    to `problems`. The default replaces it, and a missing value, so that later checks can go on."""
+    """Returns the keys of `model` in `entries`. Other entries are ignored. A value that does not
+    fit goes to `problems`. The default replaces such a value and a missing value, so that later
+    checks can go on."""
     values = {}
     for field_name, key in model.table().items():
         entry = entries.get(key.name)
@@ -151,12 +152,12 @@ class Rereading:
         return next(iter(self.files), None)
 
     def then(self, change: Callable[[Any], Any]) -> Rereading:
-        """The same, with `change` applied to the Settings of each reading."""
+        """Returns the same reading, with `change` applied to the Settings of each reading."""
         return Rereading(files=self.files, read=lambda: change(self.read()))
 
     def attempt(self) -> tuple[Any, Mapping[Path, Stamp]]:
-        """The Settings that `read` returns, or its ConfigError; and the files that this attempt has
-        asked for, each with its stamp from right before."""
+        """Returns the Settings that `read` returns, or its ConfigError. Also returns the files that
+        this attempt has asked for, each with its stamp from right before."""
         with _noting() as files:
             try:
                 return self.read(), files
@@ -165,14 +166,14 @@ class Rereading:
 
 
 def note(path: Path) -> None:
-    """Record the stamp of `path`. Call this right before reading it."""
+    """Records the stamp of `path`. Call this right before reading it."""
     files = _noted.get()
     if files is not None:
         files.setdefault(path, stamp_of(path))
 
 
 def read_file(path: Path) -> bytes:
-    """The content of `path`, whose stamp is recorded. Raises ConfigError."""
+    """Returns the content of `path`, and records its stamp. Raises ConfigError."""
     note(path)
     try:
         return path.read_bytes()
@@ -183,7 +184,7 @@ def read_file(path: Path) -> bytes:
 
 
 def rereadable(read: Callable[[], T]) -> T:
-    """The settings that `read` returns, with their `rereading`."""
+    """Returns the settings that `read` returns, with their `rereading`."""
     with _noting() as files:
         settings = read()
     again = Rereading(files=files, read=lambda: rereadable(read))
@@ -204,7 +205,7 @@ def _noting() -> Iterator[dict[Path, Stamp]]:
 
 
 def have_changed(files: Mapping[Path, Stamp]) -> bool:
-    """Whether one of the files has another stamp now."""
+    """Returns whether one of the files has another stamp now."""
     return any(stamp_of(path) != stamp for path, stamp in files.items())
 
 

@@ -51,7 +51,7 @@ class KeyTable:
 
     @classmethod
     def table(cls) -> dict[str, Key]:
-        """The keys by the names of their fields, in the order of definition."""
+        """Returns the keys by the names of their fields, in the order of definition."""
         found = ((each.name, each.metadata.get("key")) for each in fields(cls))
         return {name: cls._answered(of_field) for name, of_field in found if of_field is not None}
 
@@ -77,7 +77,7 @@ def key(
     *,
     applies: Applies | None = None,
 ) -> Any:
-    """A field of a table. The default is parsed as a file's text would be."""
+    """Returns a field of a table. The default is parsed like the text of a file."""
     text = None if default is None else str(default)
     if isinstance(default, bool):
         text = str(default).lower()
@@ -96,8 +96,8 @@ def texts(
     *,
     applies: Applies,
 ) -> dict[str, Key]:
-    """Keys that code reads one by one: their meanings by their names, and the kinds of those that
-    are no plain text."""
+    """Returns keys that code reads one by one. `meanings`: their meanings by their names. `kinds`:
+    the kinds of the keys that are not plain text."""
     return {
         name: Key(name, kinds.get(name, TEXT), None, told, applies)
         for name, told in meanings.items()
@@ -105,5 +105,5 @@ def texts(
 
 
 def values_of(keys: KeyTable) -> dict[str, Any]:
-    """The values of the fields that have keys."""
+    """Returns the values of the fields that have keys."""
     return {name: getattr(keys, name) for name in keys.table()}

@@ -219,7 +219,7 @@ IN_SECONDS = {
 
 
 def in_millis(seconds: str) -> str:
-    """The text of a number of seconds as milliseconds; empty for other texts."""
+    """Returns a number of seconds as a text of milliseconds. Empty for other texts."""
     try:
         number = float(seconds)
     except ValueError:
@@ -228,18 +228,18 @@ def in_millis(seconds: str) -> str:
 
 
 def is_local(spark: Mapping[str, str | Secret]) -> bool:
-    """Whether Spark of these `spark.*` runs on this machine alone."""
+    """Returns whether Spark of these `spark.*` runs on this machine alone."""
     return spark_text(spark, "spark.master", "local[*]").startswith("local")
 
 
 def spark_text(spark: Mapping[str, str | Secret], name: str, default: str) -> str:
-    """One of these `spark.*` in clear text."""
+    """Returns one of these `spark.*` in clear text."""
     value = spark.get(name, default)
     return value.reveal() if isinstance(value, Secret) else value
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`. No name is looked up."""
+    """Returns whether only this machine reaches `host`. No name is looked up."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

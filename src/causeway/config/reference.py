@@ -50,7 +50,7 @@ _TRANSFORMS = """`A->B.causeway.transforms` lists them. The keys of a transform 
 
 
 def markdown() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return "\n".join(_page()) + "\n"
 
 

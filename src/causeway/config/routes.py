@@ -39,7 +39,7 @@ class Routes:
         return cls(rules=link.rules)
 
     def portable(self) -> Routes:
-        """The routes for workers, without the parts that only the driver can check."""
+        """Returns the routes for workers, without the parts that only the driver can check."""
         policy = self.rules.policy
         rules = TopicRules(
             source=self.rules.source,
@@ -49,7 +49,7 @@ class Routes:
         return Routes(rules=rules, asks_policy=policy.custom is None)
 
     def target_of(self, name: str) -> str:
-        """The name on the target of the topic `name` of the source. Raises RouteError."""
+        """Returns the name on the target of the topic `name` of the source. Raises RouteError."""
         policy = self.rules.policy
         if not is_topic_name(name):
             raise _refused(NOT_A_NAME)
@@ -74,7 +74,7 @@ class Routes:
         return found
 
     def why_not(self, name: str) -> str | None:
-        """Why no record may be routed to topic `name`; None if it may."""
+        """Returns why no record may be routed to topic `name`. None if it may."""
         try:
             self.target_of(name)
         except RouteError as error:
@@ -83,8 +83,8 @@ class Routes:
 
 
 def most_partitions(own: int) -> int:
-    """How many partitions a record of partition `own` may be routed to: MOST_PARTITIONS, or more if
-    the source topic has more."""
+    """Returns the number of partitions to which a record of partition `own` may be routed:
+    MOST_PARTITIONS, or more if the source topic has more."""
     return max(MOST_PARTITIONS, own + 1)
 
 

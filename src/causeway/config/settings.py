@@ -62,7 +62,7 @@ class RegistrySettings:
     place: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """For workers: in JSON's types, with the password, without the place."""
+        """Returns JSON's types for workers, with the password and without the place."""
         return {
             "url": self.url,
             "username": self.username,
@@ -184,25 +184,26 @@ class LinkSettings(FlowKeys):
         freeze(self, "places")
 
     def transform_of(self, topic: str) -> TransformSettings | None:
-        """The transform of `topic` (a name on the source), None if it has none: the first one with
-        a matching pattern. A pattern without an answer in time counts as a match, so that no record
-        that may need protection passes unchanged."""
+        """Returns the transform of `topic` (a name on the source): the first with a matching
+        pattern. None if it has none. A pattern without an answer in time counts as a match, so that
+        no record that may need protection passes unchanged."""
         for transform in self.transforms:
             if excludes(transform.topics, topic):
                 return transform
         return None
 
     def preserves(self, topic: str) -> bool:
-        """Whether the records of `topic` (a name on the source) keep their offsets. Heartbeats
-        never do: nothing stores their offsets. A pattern without an answer in time counts as a
-        match."""
+        """Returns whether the records of `topic` (a name on the source) keep their offsets.
+        Heartbeats never do: nothing stores their offsets. A pattern without an answer in time
+        counts as a match."""
         if self.policy.is_heartbeats_topic(topic):
             return False
         return self.offsets == "preserve" or excludes(self.preserve_topics, topic)
 
     def is_sole_writer(self, topic: str) -> bool:
-        """Whether this link alone writes to the mirror of `topic` (a name on the source). A topic
-        that keeps its offsets needs that. If the file says otherwise, the topic is refused."""
+        """Returns whether only this link writes to the mirror of `topic` (a name on the source). A
+        topic that keeps its offsets needs that. If the file says otherwise, the topic is
+        refused."""
         return self.sole_writer or self.preserves(topic)
 
     @property
@@ -222,8 +223,8 @@ class LinkSettings(FlowKeys):
         return self.has_provenance and not self.policy.tells_source(self.source.alias)
 
     def treatments_of(self, topic: str) -> tuple[TreatmentSettings, ...]:
-        """The treatments of `topic` (a name on the source), before its transform. Heartbeats have
-        none: their content names their source."""
+        """Returns the treatments of `topic` (a name on the source), before its transform.
+        Heartbeats have none: their content names their source."""
         if not self.treatments or self.policy.is_heartbeats_topic(topic):
             return ()
         return self.treatments
@@ -274,17 +275,17 @@ class LinkSettings(FlowKeys):
         return self.policy.checkpoints_topic(self.source.alias)
 
     def decide_topic(self, topic: str) -> TopicDecision:
-        """Whether this link mirrors `topic` of its source, under which name, or why not."""
+        """Returns whether this link mirrors `topic` of its source, under which name, or why not."""
         found = self.as_begun(topic)
         waits = self.way_back and found.mirrored and topic not in self.chosen
         return not_begun(self.name) if waits else found
 
     def as_chosen(self, topic: str) -> TopicDecision:
-        """The decision if `topic` is chosen."""
+        """Returns the decision about `topic` if it is chosen."""
         return self._decide(topic, {topic})
 
     def as_begun(self, topic: str) -> TopicDecision:
-        """The decision if a reverse link was started for `topic`."""
+        """Returns the decision about `topic` if a reverse link was started for it."""
         return self._decide(topic, () if self.way_back else self.chosen)
 
     def _decide(self, topic: str, chosen: Collection[str]) -> TopicDecision:
@@ -304,14 +305,9 @@ class LinkSettings(FlowKeys):
             renaming=self.renaming,
         )
 
-    def cycle_source(self, topic: str) -> str | None:
-        """The name on the target of `topic` of the source, if the topic came from the target; else
-        None. Decides by the name alone; a claim in the progress topic knows both names exactly.
-        Raises NoNameError."""
-        return self.rules.cycle_source(topic)
-
     def upstream(self, name: str) -> str | None:
-        """The source topic that this link mirrors to `name` of the target, if names show it."""
+        """Returns the source topic that this link mirrors to `name` of the target. None if names do
+        not show it."""
         by_rules = [
             flow.renamed_from(name)
             for flow in self.renaming
@@ -323,8 +319,8 @@ class LinkSettings(FlowKeys):
         return None
 
     def upstream_by_policy(self, name: str) -> str | None:
-        """The source topic of `name` of the target by the replication policy, also if this link
-        does not mirror the topic."""
+        """Returns the source topic of `name` of the target by the replication policy, also if this
+        link does not mirror the topic."""
         try:
             if self.policy.topic_source(name) != self.source.alias:
                 return None

@@ -116,28 +116,28 @@ _TEXT = re.compile(rf"(?:.*->.*\.)?{re.escape(TRANSFORM_FAMILY)}[^.]*\.(?:{'|'.j
 
 
 def split_transform_key(name: str) -> tuple[str, str]:
-    """`(NAME, key)` of `causeway.transform.NAME.key`; the key may be empty."""
+    """Returns `(NAME, key)` of `causeway.transform.NAME.key`. The key may be empty."""
     transform, _, rest = name.removeprefix(TRANSFORM_FAMILY).partition(".")
     return transform, rest
 
 
 def is_transform_text(name: str) -> bool:
-    """Whether a file's key `name` holds the text of a transform."""
+    """Returns whether a file's key `name` holds the text of a transform."""
     return _TEXT.fullmatch(name) is not None
 
 
 def is_transform_key(name: str) -> bool:
-    """Whether a file's key `name`, plain or a flow's, is one of a transform's."""
+    """Returns whether a file's key `name`, plain or a flow's, is one of a transform's."""
     return name.startswith(TRANSFORM_FAMILY) or f".{TRANSFORM_FAMILY}" in name
 
 
 def key_in_transform(name: str) -> str:
-    """The part of such a key after `causeway.transform.NAME.`."""
+    """Returns the part of such a key after `causeway.transform.NAME.`."""
     return name.partition(TRANSFORM_FAMILY)[2].partition(".")[2]
 
 
 def no_references(name: str) -> str:
-    """Why the text of key `name` must not have `${...}` in it."""
+    """Returns why the text of key `name` must not have `${...}` in it."""
     transform, _ = split_transform_key(name[name.index(TRANSFORM_FAMILY) :])
     return (
         "Spark's plans show a query to everyone, so a query cannot have ${...} in it: set"

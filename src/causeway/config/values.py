@@ -87,8 +87,8 @@ class ValueKind:
     def then(
         self, convert: Callable[[Any], Any], back: Callable[[Any], Any] = lambda value: value
     ) -> ValueKind:
-        """A kind that takes the same texts, and converts the parsed value. `back` is the reverse,
-        if the converted value has another text."""
+        """Returns a kind that takes the same texts and converts the parsed value. `back` is the
+        reverse, if the converted value has another text."""
         return replace(
             self,
             parse=lambda text: convert(self.parse(text)),
@@ -105,14 +105,14 @@ def _text(value: Any) -> str:
 
 
 def _boolean(text: str) -> bool:
-    """As Java: `true` or `false` in any case."""
+    """Parses `true` or `false` in any case, as Java does."""
     if (word := text.strip().lower()) in ("true", "false"):
         return word == "true"
     raise ValueError("true or false")
 
 
 def whole(low: int, high: int, allowed: int | None = None) -> ValueKind:
-    """Whole numbers from `low` to `high`, and the number `allowed`."""
+    """Returns the kind for whole numbers from `low` to `high`, and the number `allowed`."""
     expected = f"a whole number of at least {low}" if high >= INT_MAX else f"{low} to {high}"
     schema: dict[str, Any] = {"maximum": high, "minimum": low, "type": "integer"}
     if allowed is not None:
@@ -132,7 +132,7 @@ def whole(low: int, high: int, allowed: int | None = None) -> ValueKind:
 
 
 def choice(*words: str) -> ValueKind:
-    """One of `words`, in any case."""
+    """Returns the kind for one of `words`, in any case."""
     quoted = [f"'{word}'" for word in words]
     expected = f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 
@@ -145,7 +145,7 @@ def choice(*words: str) -> ValueKind:
 
 
 def _checked(expected: str, fits: Callable[[str], bool]) -> ValueKind:
-    """Texts without blanks around them for which `fits` is true."""
+    """Returns the kind for texts without blanks around them for which `fits` is true."""
 
     def parse(text: str) -> str:
         if fits(text := text.strip()):

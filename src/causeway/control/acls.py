@@ -138,7 +138,7 @@ def _why_not(acl: AclBinding, mirrored: Sequence[str], link: LinkSettings) -> st
 
 
 def _is_about_names(acl: AclBinding) -> bool:
-    """Whether the ACL is about names, not about one topic."""
+    """Returns whether the ACL is about names, not about one topic."""
     return acl.pattern == "PREFIXED" or acl.name == "*"
 
 
@@ -147,8 +147,8 @@ def _is_allowed_write(acl: AclBinding) -> bool:
 
 
 def _may_stop_us(acl: AclBinding, link: LinkSettings) -> bool:
-    """Whether a DENY stops, or may stop, Causeway, which needs every operation on its mirrors
-    except DELETE. If Causeway's principal is not known, it may be any principal."""
+    """Returns whether a DENY stops, or may stop, Causeway, which needs every operation on its
+    mirrors except DELETE. If Causeway's principal is not known, it may be any principal."""
     if (
         acl.permission != "DENY"
         or acl.operation == "DELETE"

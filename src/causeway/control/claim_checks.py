@@ -76,7 +76,7 @@ def stopped(
 
 
 def is_over(progress: PartitionProgress, now_ms: int, retention_s: float | None) -> bool:
-    """Whether a partition of a deleted topic leaves the status."""
+    """Returns whether a partition of a deleted topic leaves the status."""
     if progress.gone_at < 0 or retention_s is None:
         return False
     return now_ms - progress.gone_at >= retention_s * 1000
@@ -86,8 +86,8 @@ OnDataLoss = Literal["stop", "continue"]
 
 
 def is_first_copy(progress: PartitionProgress) -> bool:
-    """Whether the loss is in the first copy of a claim, which promises no record from before the
-    claim."""
+    """Returns whether the loss is in the first copy of a claim, which promises no record from
+    before the claim."""
     loss, end = progress.loss, progress.first_copy_end
     if loss is None or loss.cause != "deleted" or end < 0:
         return False
@@ -98,7 +98,7 @@ def is_first_copy(progress: PartitionProgress) -> bool:
 
 
 def passes(progress: PartitionProgress, on_data_loss: OnDataLoss) -> bool:
-    """Whether the partition passes over its loss without an acknowledgement."""
+    """Returns whether the partition passes over its loss without an acknowledgement."""
     if progress.loss is None:
         return False
     if progress.loss.cause == "damaged":

@@ -91,7 +91,7 @@ def _applies_to(acl: AclBinding, topic: str) -> bool:
 
 
 def denies_writes(acls: Acls, topic: str) -> bool:
-    """Whether only super users may write to `topic`."""
+    """Returns whether only super users may write to `topic`."""
     return not isinstance(acls, SecurityDisabled) and any(
         acl.permission == "DENY"
         and acl.operation in _WRITES

@@ -87,7 +87,7 @@ def not_known(error: CausewayError) -> str:
 
 
 def is_why_not(reason: str | None) -> bool:
-    """Whether a driver's note on its directives is one of these reasons."""
+    """Returns whether a driver's note on its directives is one of these reasons."""
     return reason is not None and reason.startswith(_WHY_NOT)
 
 

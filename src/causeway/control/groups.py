@@ -22,9 +22,8 @@ from causeway.cluster import Committed, GroupListing
 from causeway.config import LinkSettings
 from causeway.control.mm2_topics import Checkpoint
 from causeway.errors import CausewayError
-from causeway.filters import Verdict, by_name
+from causeway.filters import Verdict, by_name, plain_names
 from causeway.model import TopicPartition
-from causeway.naming import is_legal_name
 
 Commits = Mapping[TopicPartition, Committed]
 
@@ -120,11 +119,9 @@ def choose(listing: Mapping[str, GroupListing], link: LinkSettings) -> ChosenGro
 
 def _named(link: LinkSettings) -> dict[str, GroupListing]:
     """Returns the groups whose full names are in the file, without state and type."""
-    texts = (pattern.pattern.replace("\\.", ".") for pattern in link.control.groups)
     return {
-        text: GroupListing(name=text, state="", type="", protocol_type="")
-        for text in texts
-        if is_legal_name(text)
+        name: GroupListing(name=name, state="", type="", protocol_type="")
+        for name in plain_names(link.control.groups)
     }
 
 
@@ -179,7 +176,7 @@ def _concerns(topic: str, link: LinkSettings) -> bool:
     MirrorCheckpointTask.renameTopicPartition: B.orders on A, mirrored from B, is orders on B."""
     decision = link.decide_topic(topic)
     if decision.verdict is Verdict.CYCLE:
-        return link.cycle_source(topic) is not None
+        return link.rules.cycle_source(topic) is not None
     return decision.target_name is not None
 
 

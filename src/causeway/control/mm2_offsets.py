@@ -21,6 +21,7 @@ from kafka.partitioner.default import murmur2
 
 from causeway.cluster import Cluster
 from causeway.config import LinkSettings
+from causeway.config.reading import usual_offsets_topic
 from causeway.errors import CausewayError
 from causeway.link_topics import KeyValue, TopicLog
 from causeway.model import TopicPartition
@@ -38,7 +39,7 @@ def positions_of(
 
 
 def topic_of(link: LinkSettings) -> str:
-    return link.control.mm2_offsets_topic or f"mm2-offsets.{link.source.alias}.internal"
+    return link.control.mm2_offsets_topic or usual_offsets_topic(link.source.alias)
 
 
 class Copied(NamedTuple):
@@ -105,7 +106,7 @@ class MirrorMakerOffsets:
         self._is_fixed = False
 
     def is_there(self) -> bool:
-        """Whether MirrorMaker 2 ever ran. Raises CausewayError."""
+        """Returns whether MirrorMaker 2 ever ran. Raises CausewayError."""
         return self.topic.partitions() > 0
 
     def write(self, positions: Mapping[TopicPartition, int]) -> None:

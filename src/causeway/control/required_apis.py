@@ -284,9 +284,9 @@ class MissingApi:
 def lacking(
     link: LinkSettings, side: Side, cluster: Cluster, timeout_s: float | None = None
 ) -> tuple[MissingApi, ...]:
-    """The APIs that brokers of one side lack for `link`, required ones first. Leaves out brokers
-    that do not answer within `timeout_s` (the request timeout). Raises CausewayError if none
-    answers."""
+    """Returns the APIs that brokers of one side lack for `link`, required ones first. Leaves out
+    brokers that do not answer within `timeout_s` (the request timeout). Raises CausewayError if
+    none answers."""
     brokers = versions_of_brokers(cluster, timeout_s)
     lacks = [
         lack

@@ -244,5 +244,5 @@ def refused_config_note(name: str, value: str, alias: str) -> str:
 
 
 def is_config_refusal(error: CausewayError | None) -> bool:
-    """Whether `error` is about the configs of the topic."""
+    """Returns whether `error` is about the configs of the topic."""
     return isinstance(error, BrokerError) and error.code == codes.INVALID_CONFIG

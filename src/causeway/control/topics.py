@@ -20,9 +20,8 @@ from causeway.errors import (
     ConfigError,
     TooFewBrokersError,
 )
-from causeway.filters import UNMIRRORABLE, Verdict
+from causeway.filters import UNMIRRORABLE, Verdict, plain_names
 from causeway.model import BROKERS_PAGE, NO_TOPIC_ID
-from causeway.naming import is_legal_name
 from causeway.wire import codes
 
 
@@ -342,7 +341,7 @@ def without_id(topic: str, alias: str) -> CausewayError:
 
 
 def visible_topics(source: Cluster, link: LinkSettings) -> dict[str, TopicMetadata]:
-    """Returns all topics of the source. A topic has an error if the file names it outright and we
+    """Returns all topics of the source. A topic has an error if its full name is in the file and we
     may not see it. Raises CausewayError."""
     found = dict(source.metadata(None).topics)
     return found | _hidden(source, link, found)
@@ -363,10 +362,8 @@ def is_missing(topic: TopicMetadata) -> bool:
 def _hidden(
     source: Cluster, link: LinkSettings, visible: Mapping[str, TopicMetadata]
 ) -> dict[str, TopicMetadata]:
-    """A list of all topics leaves out topics that we may not see, so they are asked for by name."""
-    texts = {pattern.pattern.replace("\\.", ".") for pattern in link.topics}
-    texts |= link.chosen
-    wanted = [text for text in sorted(texts) if is_legal_name(text) and text not in visible]
+    """Returns the topics whose full names are in the file and that we may not see."""
+    wanted = sorted({*plain_names(link.topics), *link.chosen} - visible.keys())
     if not wanted:
         return {}
     found = source.metadata(wanted).topics

@@ -40,8 +40,8 @@ class Transform:
         return self.settings.name
 
     def serves(self, settings: TransformSettings, routes: Routes) -> bool:
-        """Whether the stages of this transform also serve `settings` and `routes`, if the identity
-        is the same. A stage does not depend on the topics that go through it."""
+        """Returns whether the stages of this transform also serve `settings` and `routes`, if the
+        identity is the same. A stage does not depend on the topics that go through it."""
         before, now = (
             replace(without_place(each), topics=()) for each in (self.settings, settings)
         )
@@ -133,7 +133,7 @@ class Transforms:
         return with_treatments(identity, treatments) if treatments else identity
 
     def may_multiply(self, topic: str) -> bool:
-        """Whether one record may become several. Rules never do that."""
+        """Returns whether one record may become several. Rules never do that."""
         transform = self.of(topic)
         return transform is not None and transform.settings.rules is None
 

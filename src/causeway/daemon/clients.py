@@ -271,7 +271,7 @@ def _roles_of(link: LinkSettings) -> Iterator[tuple[Role, str, ClientSettings]]:
 
 
 def _same_way(before: ClientSettings, now: ClientSettings) -> bool:
-    """Whether both differ at most in certificates, keys and passwords."""
+    """Returns whether both differ at most in certificates, keys and passwords."""
     if (before.tls is None) != (now.tls is None) or (before.sasl is None) != (now.sasl is None):
         return False
     if before.sasl and now.sasl and before.sasl.mechanism != now.sasl.mechanism:

@@ -160,8 +160,8 @@ class DirectiveExecutor:
             self._requests.looking.clear()
 
     def restarting(self, for_s: float) -> bool:
-        """Whether a restart, or the look after it, is still to come. False if the newest restart
-        was requested more than `for_s` ago."""
+        """Returns whether a restart, or the look after it, is still to come. False if the newest
+        restart was requested more than `for_s` ago."""
         with self._lock:
             return self._requests.restarting(for_s)
 
@@ -373,7 +373,7 @@ class DirectiveExecutor:
 
 
 def _about(directive: Directive) -> dict[str, str]:
-    """The fields of a directive in the list of events."""
+    """Returns the fields of a directive in the list of events."""
     what = directive.kind.value
     if isinstance(directive, EndDirective):
         what = str(directive.how)

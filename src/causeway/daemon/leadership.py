@@ -263,7 +263,8 @@ class Leadership:
         return False
 
     def _is_ours(self, lease: LeaseRecord) -> bool:
-        """Whether the lease belongs to this object, or to an ended process of this machine."""
+        """Returns whether the lease belongs to this object, or to an ended process of this
+        machine."""
         return lease.process == self._process or processes.has_ended(lease.process)
 
     def _take(self) -> None:

@@ -172,8 +172,8 @@ class LinkDriver:
             )
 
     def is_settled(self, for_good_s: float) -> bool:
-        """Whether a bounded run need not wait for this link: each partition is done, is stopped, or
-        has failed for `for_good_s`. False while another driver leads."""
+        """Returns whether a bounded run need not wait for this link: each partition is done, is
+        stopped, or has failed for `for_good_s`. False while another driver leads."""
         now = time.monotonic()
         with self._lock:
             if not self._looked.is_set():

@@ -103,7 +103,7 @@ class Links:
         return self._transforms
 
     def cluster_ids(self, name: str) -> ClusterIds:
-        """The ids of a running link's clusters, as far as they are known."""
+        """Returns the ids of a running link's clusters, as far as they are known."""
         running = self._running.get(name)
         return ClusterIds() if running is None else running.leadership.clusters
 

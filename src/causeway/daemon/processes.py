@@ -59,7 +59,8 @@ def has_ended(other: str) -> bool:
 
 
 def may_live_here(other: str) -> bool:
-    """Whether the process of `other`, as in `has_ended`, is of this machine and may still run."""
+    """Returns whether the process of `other`, as in `has_ended`, is of this machine and may still
+    run."""
     return _is_gone_here(other) is False
 
 
@@ -73,8 +74,8 @@ def _is_gone_here(other: str) -> bool | None:
 
 
 def is_gone(pid: int, start: str) -> bool:
-    """Whether the process `pid` that started at `start` is gone, even if another process has its
-    number now. False if that is unknown."""
+    """Returns whether the process `pid` that started at `start` is gone, even if another process
+    has its number now. False if that is unknown."""
     return started_at(pid) not in (start, "")
 
 

@@ -131,9 +131,9 @@ def _answer(connection: socket.socket, reload: Callable[[str], Future[ReloadStat
 
 
 def _name(file: Path) -> str:
-    """The part of a socket's name that identifies `file`: a hash of its path, without symbolic
-    links in the directory. The file itself may be a link: a Kubernetes ConfigMap replaces the file
-    that the link leads to."""
+    """Returns the part of a socket's name that identifies `file`: a hash of its path, without
+    symbolic links in the directory. The file itself may be a link: a Kubernetes ConfigMap replaces
+    the file that the link leads to."""
     path = file.absolute()
     return hashlib.sha256(os.fsencode(path.parent.resolve() / path.name)).hexdigest()[:16]
 

@@ -160,8 +160,8 @@ class Reloader:
             self._again_at = time.monotonic() + _AGAIN_S
 
     def _is_due(self) -> bool:
-        """Whether files have changed and were equal at two looks (a file may be half written), or
-        whether the time for another attempt has come."""
+        """Returns whether files have changed and were equal at two looks (a file may be half
+        written), or whether the time for another attempt has come."""
         now = {path: stamp_of(path) for path in self._files}
         if now == self._files:
             self._seen = None

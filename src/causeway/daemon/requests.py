@@ -28,8 +28,8 @@ class Requests:
         return bool(self.restarts or self.refills or self.looking or self.chosen)
 
     def restarting(self, for_s: float) -> bool:
-        """Whether a restart, or the look after it, is still to come. False if the newest restart
-        was requested more than `for_s` ago."""
+        """Returns whether a restart, or the look after it, is still to come. False if the newest
+        restart was requested more than `for_s` ago."""
         recent = time.monotonic() - self.asked_at < for_s
         return recent and bool(self.restarts or self.refills or self.looking)
 

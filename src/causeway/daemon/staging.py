@@ -190,7 +190,7 @@ class Staging:
             self._open(transform, prepared.work.shortcut)
 
     def _is_gone(self, spark: Spark) -> bool:
-        """Whether `spark` has died. This shows a moment after its calls fail."""
+        """Returns whether `spark` has died. This shows a moment after its calls fail."""
         until = time.monotonic() + _DEATH_S
         while time.monotonic() < until:
             if spark is not self._spark or spark.death is not None:

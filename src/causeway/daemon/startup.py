@@ -108,7 +108,7 @@ class Patience:
     _since: float | None = None
 
     def may_pass(self, error: CausewayError) -> bool:
-        """Whether another attempt after `error` may succeed."""
+        """Returns whether another attempt after `error` may succeed."""
         if error.retriable:
             return True
         refused = isinstance(error, BrokerError) and error.code == codes.INVALID_REPLICATION_FACTOR
@@ -145,7 +145,8 @@ class OtherFile:
     _logged: bool = False
 
     def looks(self, leaders: str | None, ours: str | None) -> bool:
-        """Whether the files differ, by the hashes of the flow's settings. None if unknown."""
+        """Returns whether the files differ, by the hashes of the flow's settings. None if
+        unknown."""
         if leaders is None or leaders == ours:
             self._since, self._logged = None, False
             return False

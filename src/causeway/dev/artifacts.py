@@ -247,7 +247,7 @@ class _IvyOutput:
         )
 
     def failure(self) -> str:
-        """The line of Ivy's output that explains the failure best, without addresses."""
+        """Returns the line of Ivy's output that explains the failure best, without addresses."""
         reasons = [problem for problem in self._problems if "::" not in problem[:4]]
         line = (reasons or self._problems or ["Ivy failed and gave no reason"])[0]
         line = re.sub(r"\w+://\S*/", "", line)

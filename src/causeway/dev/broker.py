@@ -204,8 +204,8 @@ class Broker(KafkaProcess):
             self._spawn(options, "kafka.Kafka", "server.properties", detached=detached)
 
     def ready(self, brokers: int) -> bool:
-        """Whether it answers and knows all `brokers` of its cluster. Raises CausewayError if it has
-        ended."""
+        """Returns whether it answers and knows all `brokers` of its cluster. Raises CausewayError
+        if it has ended."""
         if self.process is None or not self.process.alive():
             code = self.process.exit_code if self.process is not None else None
             raise CausewayError("start", self._name, f"exit code {code}; {self.last_words()}")
@@ -255,8 +255,8 @@ class ZooKeeper(KafkaProcess):
         return bool(self._registered())
 
     def remembers(self, node: int) -> bool:
-        """Whether broker `node`, which may have been killed, is still registered. Until its session
-        ends, another broker with the same number is refused."""
+        """Returns whether broker `node`, which may have been killed, is still registered. Until its
+        session ends, another broker with the same number is refused."""
         return f"/brokers/ids/{node}\n" in self._registered()
 
     def _registered(self) -> str:

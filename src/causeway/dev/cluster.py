@@ -96,7 +96,7 @@ class LocalCluster:
             broker.end_format(tool)
 
     def broker_properties(self, broker: Broker) -> dict[str, str]:
-        """The `server.properties` except `log.dirs`. A subclass may add listeners."""
+        """Returns the `server.properties` except `log.dirs`. A subclass may add listeners."""
         nodes = {node: other.ports for node, other in self.brokers.items()}
         return broker_properties(
             self.version, broker.node_id, nodes, self.advertised[broker.node_id]
@@ -121,7 +121,7 @@ class LocalCluster:
             time.sleep(_POLL_S)
 
     def _processes(self) -> list[Broker | ZooKeeper]:
-        """The brokers, followed by the ZooKeeper, which they need until they have ended."""
+        """Returns the brokers, followed by the ZooKeeper, which they need until they have ended."""
         zookeeper = () if self._zookeeper is None else (self._zookeeper,)
         return [*self.brokers.values(), *zookeeper]
 

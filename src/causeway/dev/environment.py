@@ -207,8 +207,8 @@ class Environment:
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether the example may be written, because no person has edited it. Raises ConfigError if
-    the file cannot be read."""
+    """Returns whether the example may be written, because no person has edited it. Raises
+    ConfigError if the file cannot be read."""
     try:
         text = file.read_text("latin-1")
     except FileNotFoundError:

@@ -109,7 +109,7 @@ def read_connectors(path: Path) -> PropertyText | None:
 
 
 def acting(key: str) -> str:
-    """The kind of the connector that acts on a flow's key."""
+    """Returns the kind of the connector that acts on a flow's key."""
     return next((kind for start, kind in _ACTS.items() if key.startswith(start)), "source")
 
 

@@ -87,7 +87,7 @@ def _check(path: Path, entries: Mapping[str, Entry], back: Mapping[str, Entry]) 
 
 
 def same_text(name: str, text: str, other: str) -> bool:
-    """Whether two texts of the key `name` mean the same."""
+    """Returns whether two texts of the key `name` mean the same."""
     if text == other:
         return True
     if name == JAAS:

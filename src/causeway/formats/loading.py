@@ -24,12 +24,12 @@ class Form(StrEnum):
 
 
 def is_yaml(path: Path) -> bool:
-    """Whether `path` is read as YAML, which includes JSON. The end of the name decides."""
+    """Returns whether `path` is read as YAML, which includes JSON. The end of the name decides."""
     return path.suffix.lower() in (".yaml", ".yml", ".json")
 
 
 def is_resource(document: Fields) -> bool:
-    """Whether `document` is a Kubernetes resource of any kind."""
+    """Returns whether `document` is a Kubernetes resource of any kind."""
     return not {"apiVersion", "kind"}.isdisjoint(document.values)
 
 

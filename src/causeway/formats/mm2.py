@@ -192,7 +192,7 @@ def _own(entries: Entries, source: str, target: str) -> Entries:
 
 
 def _flow_keys(entries: Entries, source: str, target: str) -> Entries:
-    """The flow's keys as the file has them."""
+    """Returns the flow's keys as the file has them."""
     return flow_entries(entries, source, target, OF_FLOWS | SchemaKeys.key_names())
 
 

@@ -201,7 +201,7 @@ def to_properties(entries: Mapping[str, Entry], *, comments: Iterable[str] = ())
 
 
 def _providers_of(texts: Mapping[str, str]) -> dict[str, str]:
-    """The keys that declare the providers of references in `texts`."""
+    """Returns the keys that declare the providers of references in `texts`."""
     used = sorted({name for text in texts.values() for name in _PROVIDER_REFERENCE.findall(text)})
     if not used:
         return {}

@@ -349,7 +349,7 @@ def _partition(link: str, one: PartitionStatus) -> shapes.Partition:
 
 
 def _tasks(view: View, link: str | None) -> list[tuple[str, TaskRecord]]:
-    """The tasks of links, and of pairs of clusters without a flow."""
+    """Returns the tasks of links, and of pairs of clusters without a flow."""
     by_link: dict[str, Iterable[TaskRecord]] = {
         name: each.status.tasks for name, each in view.links.items()
     }
@@ -374,7 +374,7 @@ def _directive(link: str, one: Directive) -> shapes.Directive:
 
 
 def _clusters(links: Iterable[LinkSettings]) -> list[shapes.Cluster]:
-    """The clusters by alias, without credentials."""
+    """Returns the clusters by alias, without credentials."""
     found: dict[str, shapes.Cluster] = {}
     for each in links:
         for client, side in ((each.source, "source_of"), (each.target, "target_of")):

@@ -46,8 +46,8 @@ _ABOUT: Final = (
 
 
 def metrics_app(run: RunViews, settings: RunSettings) -> Guard:
-    """The server of `causeway.metrics.port`: /metrics and the probes, without a token, for calls by
-    this machine's names and addresses."""
+    """Returns the server of `causeway.metrics.port`: /metrics and the probes, without a token, for
+    calls by this machine's names and addresses."""
     app = _bare()
     _add_probes(app, run)
     _add_metrics(app, run)
@@ -65,7 +65,7 @@ def main_app(
     worker: str,
     actions: Actions,
 ) -> Guard:
-    """The whole application. `worker`: host and port, the name of a worker in Connect."""
+    """Returns the whole application. `worker`: host and port, the name of a worker in Connect."""
     links, http = settings.links, settings.run.http
     app = _bare()
     app.include_router(api.router(run.views, history, events, links))

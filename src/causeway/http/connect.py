@@ -140,7 +140,7 @@ class Connector:
         )
 
     def tasks(self) -> list[dict[str, Any]]:
-        """The tasks with id, state and worker, and with a trace if they failed."""
+        """Returns the tasks with id, state and worker, and with a trace if they failed."""
         if self.link.role is not Role.LEADING:
             return []
         if self.kind == SOURCE:
@@ -175,7 +175,8 @@ class Connector:
         }
 
     def config(self) -> dict[str, str]:
-        """The config with MirrorMaker 2's keys, without credentials, keys and certificates."""
+        """Returns the config with MirrorMaker 2's keys, without credentials, keys and
+        certificates."""
         link = self.settings
         found = {
             "name": self.name,
@@ -198,7 +199,7 @@ class Connector:
         return {"name": self.name, "connector": own, "tasks": self.tasks(), "type": "source"}
 
     def topics(self) -> list[str]:
-        """The topics that the connector writes to, on the target."""
+        """Returns the topics that the connector writes to, on the target."""
         if self.kind == SOURCE:
             return sorted({each.target_topic for each in self.link.partitions})
         if self.kind == CHECKPOINT:
@@ -206,7 +207,7 @@ class Connector:
         return [HEARTBEATS]
 
     def offsets(self) -> list[dict[str, Any]]:
-        """The last copied source offsets, in MirrorMaker 2's form."""
+        """Returns the last copied source offsets, in MirrorMaker 2's form."""
         if self.kind != SOURCE:
             return []
         return [
@@ -224,7 +225,7 @@ class Connector:
 
 
 def connectors(view: View, links: Iterable[LinkSettings], worker: str) -> Mapping[str, Connector]:
-    """The connectors by name."""
+    """Returns the connectors by name."""
     lanes = len(view.snapshot.lanes)
     found = (
         Connector(kind, view.links[link.name].status, link, worker, lanes)
@@ -385,5 +386,5 @@ async def _made(content: Callable[[], Any]) -> Response:
 
 
 def server_info() -> dict[str, Any]:
-    """The answer of `GET /` to clients that do not accept HTML."""
+    """Returns the answer of `GET /` to clients that do not accept HTML."""
     return {"version": VERSION, "commit": "causeway", "kafka_cluster_id": ""}

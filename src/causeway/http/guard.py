@@ -139,7 +139,8 @@ def _is_address(name: str) -> bool:
 
 
 def _digest(text: str) -> bytes:
-    """A hash of constant length, so that a comparison does not reveal the length of the token."""
+    """Returns a hash of constant length, so that a comparison does not reveal the length of the
+    token."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 

@@ -100,7 +100,7 @@ class OpenConnections:
         self._open[sock.fileno()] = OpenConnection(sock)
 
     def of(self, sock: socket.socket | None) -> OpenConnection | None:
-        """The accepted connection of `sock`."""
+        """Returns the accepted connection of `sock`."""
         return None if sock is None else self._open.get(sock.fileno())
 
     def _make_room(self) -> None:

@@ -381,6 +381,6 @@ def answers(shape: Any) -> dict[str, Any]:
 
 
 def components() -> dict[str, Any]:
-    """The schemas of all declared shapes, for the OpenAPI document."""
+    """Returns the schemas of all declared shapes, for the OpenAPI document."""
     _, found = msgspec.json.schema_components([Error, *_DECLARED], ref_template=_REF)
     return found

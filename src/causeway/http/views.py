@@ -60,7 +60,7 @@ class LinkView:
         return next((one for one in self.members(topic) if one.partition == number), None)
 
     def members(self, topic: str) -> tuple[PartitionStatus, ...]:
-        """The partitions of the topic; none if it is not mirrored."""
+        """Returns the partitions of the topic; none if it is not mirrored."""
         found = self.topic(topic)
         return () if found is None else self._members(found)
 
@@ -124,7 +124,7 @@ class View:
 
 
 def _in(topic: TopicStatus, states: Collection[str]) -> int:
-    """The number of partitions of the topic in one of `states`."""
+    """Returns the number of partitions of the topic in one of `states`."""
     if not states:
         return topic.partitions
     return sum(many for state, many in topic.states.items() if state in states)

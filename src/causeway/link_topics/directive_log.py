@@ -84,7 +84,7 @@ class DirectiveLog:
         return self._begin()
 
     def _was_recreated(self) -> bool:
-        """Whether another topic has the name now. The new topic may be longer."""
+        """Returns whether another topic has the name now. The new topic may be longer."""
         if (now := time.monotonic()) < self._ask_at:
             return False
         found = self._cluster.metadata([self.topic]).topics.get(self.topic)

@@ -33,7 +33,7 @@ PROMOTION_HOLD_S: Final = 30.0  # a promotion that is not renewed within this ti
 
 
 def plan_directive(current: LinkDirectives, wish: Directive) -> DirectivePlan:
-    """The changes after which `wish` holds. A pause pauses all parts of its scope. A resume
+    """Returns the changes after which `wish` holds. A pause pauses all parts of its scope. A resume
     (`paused` false) does not resume parts that have their own pause. Raises RefusedError for a
     pause, a resume or a restart of a mirror that has ended."""
     if isinstance(wish, PauseDirective | RestartDirective) and (end := current.end_of(wish.scope)):
@@ -48,7 +48,7 @@ def plan_directive(current: LinkDirectives, wish: Directive) -> DirectivePlan:
 
 
 def plan_removal(current: LinkDirectives, kind: DirectiveKind, scope: Scope) -> DirectivePlan:
-    """The changes that take a throttle back: the settings count again."""
+    """Returns the changes that take a throttle back: the settings count again."""
     before = current.by_key.get((kind, scope))
     changes = () if before is None else (((kind, scope), None),)
     return DirectivePlan(changes=changes, before=before)
@@ -86,9 +86,9 @@ def _plan_pause(current: LinkDirectives, wish: PauseDirective) -> DirectivePlan:
 
 
 def plan_end(current: LinkDirectives, wish: EndDirective) -> DirectivePlan:
-    """The changes that write the end `wish`. There are none if the scope has already ended, in any
-    way. A command continues a promotion whose command was killed: from then on only the new command
-    can finish it. Raises ConfigError if the scope is part of a scope that has ended."""
+    """Returns the changes that write the end `wish`. There are none if the scope has already ended,
+    in any way. A command continues a promotion whose command was killed: from then on only the new
+    command can finish it. Raises ConfigError if the scope is part of a scope that has ended."""
     before = current.end_of(wish.scope)
     if before is not None and before.scope != wish.scope:
         raise ConfigError(
@@ -101,8 +101,8 @@ def plan_end(current: LinkDirectives, wish: EndDirective) -> DirectivePlan:
 
 
 def renew_promotion(current: LinkDirectives, scope: Scope, run: str, until: int) -> DirectivePlan:
-    """The changes after which the promotion of the command `run` holds its mirror until `until`.
-    There are none if that promotion was taken back."""
+    """Returns the changes after which the promotion of the command `run` holds its mirror until
+    `until`. There are none if that promotion was taken back."""
     before = current.get(EndDirective, scope)
     if before is None or before.how is not State.PROMOTING or before.run != run:
         return DirectivePlan(before=before)
@@ -111,8 +111,8 @@ def renew_promotion(current: LinkDirectives, scope: Scope, run: str, until: int)
 
 
 def promotions_under_way(current: LinkDirectives) -> tuple[EndDirective, ...]:
-    """The promotions under way that their commands renew. Commands of earlier versions renew
-    nothing: a person has to start them again."""
+    """Returns the promotions under way that their commands renew. Commands of earlier versions
+    renew nothing: a person has to start them again."""
     return tuple(
         each
         for each in current.all(EndDirective)
@@ -121,8 +121,8 @@ def promotions_under_way(current: LinkDirectives) -> tuple[EndDirective, ...]:
 
 
 def release_promotions(current: LinkDirectives, left: Collection[EndDirective]) -> DirectivePlan:
-    """The changes after which the mirrors of the promotions in `left` go on, except promotions that
-    a command has renewed since."""
+    """Returns the changes after which the mirrors of the promotions in `left` go on, except
+    promotions that a command has renewed since."""
     changes = tuple((e.key, None) for e in left if current.by_key.get(e.key) == e)
     return DirectivePlan(changes=changes)
 
@@ -137,10 +137,11 @@ def finish_end(
     groups: Collection[str] = (),
     run: str = "",
 ) -> DirectivePlan:
-    """The changes after which the mirror of `plan_end` has ended `how`, with these cuts by topic. A
-    topic that already has a cut keeps it. `groups`: the groups that could not be committed. `run`:
-    the command that has promoted the mirror. Raises ConflictError if the end was taken back, if
-    another command has taken over the promotion, or if the scope has ended in another way."""
+    """Returns the changes after which the mirror of `plan_end` has ended `how`, with these cuts by
+    topic. A topic that already has a cut keeps it. `groups`: the groups that could not be
+    committed. `run`: the command that has promoted the mirror. Raises ConflictError if the end was
+    taken back, if another command has taken over the promotion, or if the scope has ended in
+    another way."""
     before = current.get(EndDirective, scope)
     if before is None:
         cause = "a person, or the leading driver, has taken it back meanwhile"
@@ -170,7 +171,7 @@ def finish_end(
 def withdraw_promotion(
     current: LinkDirectives, scope: Scope, run: str | None = None
 ) -> DirectivePlan:
-    """The changes that take back the promotion of the scope; with `run`, only if it is the
+    """Returns the changes that take back the promotion of the scope; with `run`, only if it is the
     promotion of that command. Mirrors that have ended stay ended, also parts that had ended
     before."""
     before = current.get(EndDirective, scope)
@@ -180,14 +181,14 @@ def withdraw_promotion(
 
 
 def plan_failback(current: LinkDirectives, scope: Scope) -> DirectivePlan:
-    """The changes after which the scope and all its parts are mirrored again."""
+    """Returns the changes after which the scope and all its parts are mirrored again."""
     ends = [each.key for each in current.all(EndDirective) if scope.covers(each.scope)]
     before = current.get(EndDirective, scope)
     return DirectivePlan(changes=tuple((key, None) for key in ends), before=before)
 
 
 def cuts_of(current: LinkDirectives, scope: Scope) -> dict[str, Cut]:
-    """The cuts of the topics of `scope`, by topic."""
+    """Returns the cuts of the topics of `scope`, by topic."""
     return {
         each.scope.topic: each.cut
         for each in current.all(EndDirective)

@@ -53,7 +53,7 @@ class Scope(NamedTuple):
         return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
 
     def covers(self, other: Scope | TopicPartition) -> bool:
-        """Whether `other` is this scope or a part of it."""
+        """Returns whether `other` is this scope or a part of it."""
         if self.topic is None:
             return True
         return self.topic == other.topic and self.partition in (None, other.partition)
@@ -283,23 +283,24 @@ class LinkDirectives:
         return LinkDirectives(found)
 
     def __iter__(self) -> Iterator[Directive]:
-        """The directives that hold, by kind and scope."""
+        """Yields the directives that hold, by kind and scope."""
         found = (each for each in self.by_key.values() if each.kind.holds)
         return iter(sorted(found, key=lambda each: (each.kind, *each.scope.order)))
 
     def get(self, which: type[AnyDirective], scope: Scope = THE_LINK) -> AnyDirective | None:
-        """The directive of this class about exactly `scope`."""
+        """Returns the directive of this class about exactly `scope`."""
         found = self.by_key.get((which.kind, scope))
         return found if isinstance(found, which) else None
 
     def all(self, which: type[AnyDirective]) -> Iterator[AnyDirective]:
-        """The directives of this class."""
+        """Yields the directives of this class."""
         return (each for each in self.by_key.values() if isinstance(each, which))
 
     def narrowest(
         self, which: type[AnyDirective], what: Scope | TopicPartition
     ) -> AnyDirective | None:
-        """The directive of this class about `what`, or about the next wider scope that has one."""
+        """Returns the directive of this class about `what`, or about the next wider scope that has
+        one."""
         scope: Scope | None = Scope(*what)
         while scope is not None:
             if (found := self.get(which, scope)) is not None:
@@ -308,29 +309,30 @@ class LinkDirectives:
         return None
 
     def pause_of(self, what: Scope | TopicPartition) -> PauseDirective | None:
-        """The directive that pauses `what`; None if it is not paused."""
+        """Returns the directive that pauses `what`; None if it is not paused."""
         found = self.narrowest(PauseDirective, what)
         return found if found is not None and found.paused else None
 
     def end_of(self, what: Scope | TopicPartition) -> EndDirective | None:
-        """The directive that has ended the mirror of `what`, or is about to end it (PROMOTING).
-        None if the mirror goes on. No part of an ended mirror goes on."""
+        """Returns the directive that has ended the mirror of `what`, or is about to end it
+        (PROMOTING). None if the mirror goes on. No part of an ended mirror goes on."""
         return self.narrowest(EndDirective, what)
 
     def has_ended(self, what: Scope | TopicPartition) -> bool:
-        """Whether the mirror of `what` has ended. It has not while it is only about to end."""
+        """Returns whether the mirror of `what` has ended. It has not while it is only about to
+        end."""
         found = self.end_of(what)
         return found is not None and found.how in ENDED
 
     def hold_of(self, what: Scope | TopicPartition) -> Hold | None:
-        """Why no lane may have a part of `what`; None if lanes may."""
+        """Returns why no lane may have a part of `what`; None if lanes may."""
         if (end := self.end_of(what)) is not None:
             return end.how, f"{end.how} {end.by}"
         pause = self.pause_of(what)
         return None if pause is None else (State.PAUSED, f"paused {pause.by}")
 
     def start_of(self, at: TopicPartition) -> ClaimStart | None:
-        """The offset from which `at` must be claimed again; None if it must not be claimed
+        """Returns the offset from which `at` must be claimed again; None if it must not be claimed
         again."""
         found = self.get(BeginDirective, Scope(at.topic))
         if found is None or (offset := found.starts.get(at.partition)) is None:
@@ -346,8 +348,8 @@ class LinkDirectives:
         )
 
     def limits(self, by_default: int | None) -> dict[str | None, int]:
-        """The limit (bytes/s) of each throttled topic, and of the link (None). `by_default`: the
-        limit in the settings."""
+        """Returns the limit (bytes/s) of each throttled topic, and of the link (None).
+        `by_default`: the limit in the settings."""
         found = {each.scope.topic: each.bytes_per_s for each in self.all(ThrottleDirective)}
         found.setdefault(None, by_default)
         return {topic: rate for topic, rate in found.items() if rate is not None}
@@ -372,7 +374,7 @@ _SHOWN: Mapping[DirectiveKind, tuple[str, ...]] = {
 
 
 def directive_as_json(directive: Directive) -> dict[str, Any]:
-    """A directive for `--json` and pages."""
+    """Returns a directive for `--json` and pages."""
     found: dict[str, Any] = {
         "do": directive.kind.value,
         "topic": directive.scope.topic,

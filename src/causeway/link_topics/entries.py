@@ -23,7 +23,7 @@ class Value(Struct, frozen=True):
     work with it, although mypy accepts that: use `replace`."""
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with other values for these fields."""
+        """Returns a copy with other values for these fields."""
         return structs.replace(self, **changes)
 
 
@@ -84,7 +84,8 @@ class Transformed(Value, omit_defaults=True):
     missing: tuple[int, ...] = ()
 
     def by_rule(self, names: Sequence[str]) -> tuple[RuleCounts, ...]:
-        """The counts of each rule. `names`: the names of the transform's rules, in their order."""
+        """Returns the counts of each rule. `names`: the names of the transform's rules, in their
+        order."""
         pairs = zip_longest(self.found, self.missing, fillvalue=0)
         counted = zip_longest(names, islice(pairs, len(names)), fillvalue=(0, 0))
         return tuple(
@@ -93,7 +94,7 @@ class Transformed(Value, omit_defaults=True):
         )
 
     def plus(self, other: Transformed) -> Transformed:
-        """The sum of both."""
+        """Returns the sum of both."""
         return Transformed(
             records_in=self.records_in + other.records_in,
             records_out=self.records_out + other.records_out,
@@ -120,7 +121,7 @@ class Filled(Value, omit_defaults=True):
     filler: int = 0
 
     def plus(self, other: Filled) -> Filled:
-        """The sum of both."""
+        """Returns the sum of both."""
         return Filled(
             gaps=self.gaps + other.gaps,
             beginning=self.beginning + other.beginning,
@@ -191,7 +192,8 @@ class PartitionProgress(Value, kw_only=True):
         return max(self.position, self.offsets_from)
 
     def reached(self, end: int) -> PartitionProgress:
-        """The progress of a partition that preserves offsets, if the target's log ends at `end`."""
+        """Returns the progress of a partition that preserves offsets, if the target's log ends at
+        `end`."""
         (outlet,) = self.outlets
         pair = outlet.pair._replace(source=end, target=end)
         return self.replace(position=end, outlets=(outlet.replace(pair=pair),))

@@ -134,7 +134,7 @@ class OffsetMap:
             self.since = None
 
     def place(self, source: int) -> int | Span | None:
-        """The target offset of the first relayed record at source offset `source` or later.
+        """Returns the target offset of the first relayed record at source offset `source` or later.
 
         A Span if a log has to be read. None if the map does not reach back so far. The end of the
         mirror if the offset is not mirrored yet.
@@ -190,9 +190,9 @@ class OffsetMap:
         return max(target, points[at].target)
 
     def read_again(self, source: int, target: int, *, back: bool = False) -> tuple[int, int]:
-        """The least and the most number of records that a group reads again when it moves from the
-        source to the target: they are before offset `source` on the source, and at offset `target`
-        or later on the target. `back`: the group moves from the target to the source."""
+        """Returns the least and the most number of records that a group reads again when it moves
+        from the source to the target: they are before offset `source` on the source, and at offset
+        `target` or later on the target. `back`: the group moves from the target to the source."""
         (begin, there), (end, here) = (target, _TARGET), (source, _SOURCE)
         if back:
             (begin, there), (end, here) = (end, here), (begin, there)
@@ -210,8 +210,8 @@ class OffsetMap:
         return max(0, between + after[0] - before[1]), max(0, between + after[1] - before[0])
 
     def _records_to(self, at: int, offset: int, key: Callable[[Pair], int]) -> tuple[int, int]:
-        """The least and the most number of records from point `at` to `offset`. They are negative
-        if `offset` is before the first point."""
+        """Returns the least and the most number of records from point `at` to `offset`. They are
+        negative if `offset` is before the first point."""
         width = offset - key(self._points[at])
         if width < 0:
             return width, 0
@@ -221,7 +221,8 @@ class OffsetMap:
         return max(0, span.records - (key(span.end) - offset)), min(span.records, width)
 
     def _is_first_after(self, source: int) -> bool:
-        """Whether the first record after source offset `source` is the map's first record."""
+        """Returns whether the first record after source offset `source` is the map's first
+        record."""
         first = self._points[0]
         whole = first.target == first.sequence == 0
         return whole or (self.since is not None and source >= self.since)
@@ -241,7 +242,7 @@ class OffsetMap:
         self._points = [point for at, point in enumerate(points) if at not in dropped]
 
     def _continues(self, before: Pair, last: Pair, point: Pair) -> bool:
-        """Whether the other two points imply `last`."""
+        """Returns whether the other two points imply `last`."""
         if point.source - before.source > _WIDEST:
             return False
         one, other = Span(before, last), Span(last, point)
@@ -285,7 +286,8 @@ class SameOffsets(OffsetMap):
 
 
 def encode(points: Sequence[Pair]) -> list[int]:
-    """The points for a JSON record: the first point, then each difference to the point before."""
+    """Returns the points for a JSON record: the first point, then each difference to the point
+    before."""
     flat: list[int] = list(points[0]) if points else []
     for one, other in pairwise(points):
         flat += (b - a for a, b in zip(one, other, strict=True))
@@ -293,7 +295,8 @@ def encode(points: Sequence[Pair]) -> list[int]:
 
 
 def decode(flat: Sequence[int]) -> list[Pair]:
-    """The reverse of `encode`. Raises ValueError unless there is a whole number of points."""
+    """Returns the reverse of `encode`. Raises ValueError unless there is a whole number of
+    points."""
     points: list[Pair] = []
     last = (0, 0, 0)
     for step in zip(flat[::3], flat[1::3], flat[2::3], strict=True):

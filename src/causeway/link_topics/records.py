@@ -86,7 +86,7 @@ _KEYS: Final = {entry: (kind, fields) for kind, (entry, fields) in _CLASSES.item
 
 
 def encode_entry(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
-    """The key and value of the record for `entry`, written at `now_ms`."""
+    """Returns the key and value of the record for `entry`, written at `now_ms`."""
     if isinstance(entry, Deletion):
         return _dump(_key(entry.of, [*entry.source, entry.to])), None
     kind, in_key = _KEYS[type(entry)]
@@ -111,8 +111,8 @@ def encode_entry(entry: Entry, now_ms: int) -> tuple[bytes, bytes | None]:
 
 
 def decode_entry(key: bytes | None, value: bytes | None) -> Entry | None:
-    """The reverse of `encode_entry`. None for a deletion that Causeway did not write. Raises
-    ProtocolError for any other record that Causeway did not write."""
+    """Returns the reverse of `encode_entry`. None for a deletion that Causeway did not write.
+    Raises ProtocolError for any other record that Causeway did not write."""
     if key is None:
         raise ProtocolError("read progress", cause="a record without a key")
     try:
@@ -199,7 +199,7 @@ _ALWAYS: Mapping[DirectiveKind, tuple[str, ...]] = {
 
 
 def encode_directive(change: DirectiveChange) -> tuple[bytes, bytes | None]:
-    """The key and value of the record for `change`."""
+    """Returns the key and value of the record for `change`."""
     (kind, (topic, partition)), directive = change
     key: dict[str, Any] = {"do": kind.value}
     if topic is not None:
@@ -231,8 +231,8 @@ def encode_directive(change: DirectiveChange) -> tuple[bytes, bytes | None]:
 
 
 def decode_directive(key: bytes | None, value: bytes | None) -> DirectiveChange:
-    """The reverse of `encode_directive`. Raises ProtocolError for a record that this version did
-    not write."""
+    """Returns the reverse of `encode_directive`. Raises ProtocolError for a record that this
+    version did not write."""
     try:
         name = msgspec.json.decode(key or b"")
         kind = DirectiveKind(name["do"])

@@ -88,8 +88,8 @@ class TopicLog:
             time.sleep(0.05)
 
     def _log_format(self, broker: int) -> Mapping[str, str]:
-        """The topic config with which idempotent producers can write. Empty if the broker's default
-        is enough, or if we may not read that default."""
+        """Returns the topic config with which idempotent producers can write. Empty if the broker's
+        default is enough, or if we may not read that default."""
         try:
             entry = self._admin.broker_configs(broker).get(BROKER_MESSAGE_FORMAT)
         except CausewayError:
@@ -124,8 +124,8 @@ class TopicLog:
         _log.warning("cleanup.policy set to compact", extra=about)
 
     def wrong_policy(self) -> str | None:
-        """The topic's cleanup.policy if it is not compact. None if it is, or if we may not read
-        it."""
+        """Returns the topic's cleanup.policy if it is not compact. None if it is, or if we may not
+        read it."""
         try:
             entries = self._admin.describe_configs([self.topic], [_POLICY])[self.topic]
         except CausewayError:
@@ -135,8 +135,8 @@ class TopicLog:
         return None if entry.value in (None, _COMPACT) else entry.value
 
     def split(self, partitions: int | None = 1) -> ConfigError | None:
-        """The error if the topic has more than `partitions` partitions; None if it can be used. If
-        partition 0 has records, the topic can be used: all records are there."""
+        """Returns the error if the topic has more than `partitions` partitions; None if it can be
+        used. If partition 0 has records, the topic can be used: all records are there."""
         count = self.partitions()
         if partitions is None or count <= partitions:
             return None
@@ -152,7 +152,8 @@ class TopicLog:
         )
 
     def partitions(self) -> int:
-        """The number of partitions, 0 if there is no such topic. Raises AuthorizationError."""
+        """Returns the number of partitions, 0 if there is no such topic. Raises
+        AuthorizationError."""
         found = self._cluster.metadata([self.topic]).topics.get(self.topic)
         return 0 if found is None else len(found.partitions)
 
@@ -164,7 +165,7 @@ class TopicLog:
             self._cluster.produce_batch(at, batch)
 
     def newest(self) -> dict[bytes, bytes]:
-        """The newest value of each key in all partitions, without deleted keys."""
+        """Returns the newest value of each key in all partitions, without deleted keys."""
         found: dict[bytes, bytes] = {}
         for partition in range(self.partitions()):
             for batch in self.batches(partition):

@@ -140,7 +140,7 @@ class AwsLogin:
         )
 
     def _sources(self, timeout_s: float) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """The sources, by the names that errors give them."""
+        """Yields the sources, by the names that errors give them."""
         settings = self._settings
         if (kept := self._kept) is not None:
             yield "the credentials of the last login", lambda: kept

@@ -33,7 +33,7 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def google_tokens(settings: GoogleSettings) -> Tokens:
-    """The tokens of these credentials, shared by the connections of this process."""
+    """Returns the tokens of these credentials, shared by the connections of this process."""
     return shared_tokens(settings, lambda: GoogleCredentials(settings).fetch)
 
 
@@ -45,7 +45,7 @@ class GoogleCredentials:
         self._credentials: Any = None
 
     def fetch(self, timeout_s: float) -> Token:
-        """A new token. Raises AuthenticationError if Google refuses the credentials,
+        """Returns a new token. Raises AuthenticationError if Google refuses the credentials,
         UnreachableError (retriable) if the token's issuer does not answer in `timeout_s`,
         PrerequisiteError if google-auth is not installed on this machine. A program that gives
         tokens may take as long as its credentials file says."""
@@ -122,7 +122,7 @@ def _load(text: str) -> Any:
 
 
 def _identity(info: dict[str, Any]) -> Any:
-    """A workload identity: a token of AWS, of a program, or of a file or URL."""
+    """Returns a workload identity: a token of AWS, of a program, or of a file or URL."""
     from google.auth import aws, identity_pool
 
     kind: Any = identity_pool.Credentials

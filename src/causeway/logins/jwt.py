@@ -49,7 +49,7 @@ def _signature(key_pem: str, text: bytes) -> bytes:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """The claims of a JWT, whose signature is not checked. Empty for other tokens."""
+    """Returns the claims of a JWT, whose signature is not checked. Empty for other tokens."""
     parts = token.split(".")
     try:
         found = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))

@@ -77,7 +77,7 @@ class OAuthEndpoint:
         self._refresh_token = ""  # from the provider, instead of the configured one
 
     def fetch(self, timeout_s: float) -> Token:
-        """A new token. Without a stated lifetime its lifetime is 0.
+        """Returns a new token. Without a stated lifetime its lifetime is 0.
 
         Raises AuthenticationError if the endpoint refuses the client, UnreachableError (retriable)
         if it does not answer in `timeout_s` or has an internal error.

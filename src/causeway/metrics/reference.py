@@ -34,7 +34,7 @@ This page is made of the table in the code: `python -m causeway.metrics.referenc
 
 
 def markdown() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return "\n".join(_page()) + "\n"
 
 

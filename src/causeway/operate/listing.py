@@ -49,7 +49,7 @@ def refuse_unknown(action: str, kind: str, given: Collection[str], words: Collec
 
 
 def fits(text: str, match: str) -> bool:
-    """Whether `text` contains `match`, ignoring case."""
+    """Returns whether `text` contains `match`, ignoring case."""
     return match.casefold() in text.casefold()
 
 

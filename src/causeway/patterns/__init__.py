@@ -31,8 +31,8 @@ class Pattern:
     linear: bool
 
     def matches(self, name: str) -> bool | None:
-        """Whether the whole `name` matches. None if there is no answer within `TIME_LIMIT_S`.
-        Answers of backtracking are cached, because they may take long."""
+        """Returns whether the whole `name` matches. None if there is no answer within
+        `TIME_LIMIT_S`. Answers of backtracking are cached, because they may take long."""
         engine = _engine(self)
         if isinstance(engine, regex.Pattern):
             found = _backtrack(self, name)

@@ -140,7 +140,7 @@ class _Translator(Scanner):
             self._looking(_LINE_END if each_line else _LAST_LINE_END, length)
 
     def _is_last(self, length: int) -> bool:
-        """Whether nothing can follow at `at`: then the name ends there anyway."""
+        """Returns whether nothing can follow at `at`: then the name ends there anyway."""
         rest = self.pattern[self.at + length :]
         if not self.groups and rest.startswith("|"):
             return True

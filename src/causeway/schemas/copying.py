@@ -254,8 +254,8 @@ def _levels(pair: SubjectPair, source: Subject, target: Subject) -> Iterator[Set
 
 
 def in_order(plans: Iterable[SubjectPlan]) -> list[tuple[SubjectPlan, Change]]:
-    """All changes in an order that is possible: a subject's mode before its versions, a schema
-    after the schemas that it refers to, deletions and levels after all versions."""
+    """Returns all changes in an order that is possible: a subject's mode before its versions, a
+    schema after the schemas that it refers to, deletions and levels after all versions."""
     every = [(plan, change) for plan in plans for change in plan.changes]
     registers = {
         (change.subject, change.version.number): (plan, change)

@@ -51,7 +51,7 @@ class Schema:
         return found
 
     def same_as(self, other: Schema) -> bool:
-        """Whether both have the same content, apart from layout."""
+        """Returns whether both have the same content, apart from layout."""
         if (self.kind, sorted(self.references, key=str)) != (
             other.kind,
             sorted(other.references, key=str),

@@ -41,7 +41,7 @@ def header_type(keys: str = "string") -> ArrayType:
 
 
 def whole_schema(options: ReadOptions) -> StructType:
-    """All columns; `headers` only if the options ask for them."""
+    """Returns all columns; `headers` only if the options ask for them."""
     schema = (
         StructType()
         .add("key", BinaryType())
@@ -77,7 +77,7 @@ def _shape(kind: Any) -> str:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of a data source."""
+    """Returns the Arrow schema that Spark expects of a data source."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")

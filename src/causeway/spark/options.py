@@ -174,7 +174,7 @@ def write_options(options: Options) -> WriteOptions:
 def connection(
     options: Options, side: Side, environment: Mapping[str, str] | None = None
 ) -> ClientSettings:
-    """The settings of the connection to the cluster. Raises ConfigError."""
+    """Returns the settings of the connection to the cluster. Raises ConfigError."""
     options = lowered(options)
     file, alias = options.get("config"), options.get("cluster")
     if file is not None:

@@ -316,7 +316,7 @@ class CausewayDataSource(DataSource):  # type: ignore[misc]
         return StreamWriter(self._checked(overwrite and "output mode complete"), schema)
 
     def _checked(self, mode: str | bool = False) -> Options:
-        """The options. `mode`: of a write that replaces records."""
+        """Returns the options. `mode`: of a write that replaces records."""
         refuse_secrets(self.options)
         if mode:
             raise ConfigError("write", str(mode), "records are only added: use append")

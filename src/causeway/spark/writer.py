@@ -285,7 +285,7 @@ class _SparkWriter:
 def _done(
     messages: Sequence[WriterCommitMessage | None],
 ) -> tuple[list[TaskCommit], list[Transaction]]:
-    """The tasks that ended, and their open transactions."""
+    """Returns the tasks that ended, and their open transactions."""
     done = [message for message in messages if isinstance(message, TaskCommit)]
     return done, [one.transaction for one in done if one.transaction is not None]
 

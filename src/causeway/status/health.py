@@ -53,7 +53,7 @@ def _lag(links: Collection[LinkStatus]) -> int:
 
 
 def _has_ended(link: LinkStatus) -> bool:
-    """Whether the whole mirror has ended. Then it needs no driver."""
+    """Returns whether the whole mirror has ended. Then it needs no driver."""
     return link.directives.has_ended(THE_LINK)
 
 

@@ -44,7 +44,7 @@ _INDEX = re.compile(r"\[[0-9]+\]")
 
 
 def is_hex(key: str) -> bool:
-    """Whether the text of a key is hex; otherwise it is base64."""
+    """Returns whether the text of a key is hex; otherwise it is base64."""
     return _HEX.fullmatch(key) is not None
 
 

@@ -36,13 +36,13 @@ NOT_JSON = "{} is not JSON, or an object in it has a name twice"
 
 
 def reading(text: str) -> str:
-    """SQL for a variant: an object with the value of `text` as its only field, or NULL."""
+    """Returns SQL for a variant: an object with the value of `text` as its only field, or NULL."""
     return f"try_parse_json(concat('{{\"{NAME}\":', {text}, '}}'))"
 
 
 def is_json(text: str, read: str) -> str:
-    """SQL for whether `text`, which is UTF-8 or NULL, is JSON; never NULL. `read`: the SQL of
-    `reading`, or a column with its value."""
+    """Returns SQL for whether `text`, which is UTF-8 or NULL, is JSON; never NULL. `read`: the SQL
+    of `reading`, or a column with its value."""
     alone = f"json_array_length(concat('[', {text}, ']')) = 1"
     return f"({read} IS NOT NULL AND coalesce({alone}, false))"
 

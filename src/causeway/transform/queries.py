@@ -84,7 +84,7 @@ def constant(value: Scalar) -> Expression:
 
 
 def whole(at: int) -> Expression:
-    """A key, a value or the offset, unchanged."""
+    """Returns a key, a value or the offset, unchanged."""
     return Expression("whole", (), (at,))
 
 

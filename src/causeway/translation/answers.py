@@ -330,7 +330,8 @@ class _MissingOffsets:
         return OffsetNote.UNKNOWN, cause + self._failure
 
     def _partitions(self) -> dict[str, int]:
-        """The partition count of each topic of the source. The source is asked only once."""
+        """Returns the partition count of each topic of the source. The source is asked only
+        once."""
         if self._counts is None:
             cluster = self._source.cluster
             try:

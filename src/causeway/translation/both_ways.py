@@ -88,7 +88,7 @@ def first_unread(
 
 
 def _at_the_beginning(mapped: MappedCourse, logs: LinkLogs) -> MappedOffset:
-    """The result for an offset before the first record that the reverse link brought."""
+    """Returns the result for an offset before the first record that the reverse link brought."""
     at = mapped.course.source
     start, first = logs.source.starts.get(at), mapped.map.points[0].source
     if start is not None and first <= start:  # the log has no earlier record
@@ -98,8 +98,8 @@ def _at_the_beginning(mapped: MappedCourse, logs: LinkLogs) -> MappedOffset:
 
 
 def next_record(mapped: MappedCourse, start: int, end: int, logs: LinkLogs) -> int:
-    """The source offset of the first record in `start` to `end` - 1 that the reverse link mirrors,
-    or `end` if there is none. Raises CausewayError."""
+    """Returns the source offset of the first record in `start` to `end` - 1 that the reverse link
+    mirrors, or `end` if there is none. Raises CausewayError."""
     found = counting.first_relayed(
         logs.source.cluster,
         mapped.course.source,
@@ -160,7 +160,8 @@ class GroupsBothWays:
     def before_the_beginning(
         self, ranges: Mapping[str, Mapping[TopicPartition, UnreadRange]]
     ) -> dict[str, dict[TopicPartition, UnreadRange]]:
-        """The parts of `ranges`, on B, before the first record that the reverse link mirrors."""
+        """Returns the parts of `ranges`, on B, before the first record that the reverse link
+        mirrors."""
         begun_at = {at: each.map.points[0].source for at, each in self._mapped.items()}
         return {
             group: {
@@ -240,9 +241,9 @@ class GroupsBothWays:
         return bounded, notes
 
     def _in_turn(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """The partitions in the order of a look. A look may have no time for its last partitions,
-        and groups may commit new offsets before the next look. So the next look begins after the
-        last partition for which there was time."""
+        """Returns the partitions in the order of a look. A look may have no time for its last
+        partitions, and groups may commit new offsets before the next look. So the next look begins
+        after the last partition for which there was time."""
         ordered = sorted(partitions)
         begin = 0 if self._last is None else bisect_right(ordered, self._last)
         return ordered[begin:] + ordered[:begin]
@@ -255,8 +256,8 @@ class GroupsBothWays:
         wanted: Collection[TopicPartition],
         reasons: dict[TopicPartition, str],
     ) -> dict[TopicPartition, PartitionProgress]:
-        """The reverse link's progress of each partition. If it cannot be used, adds the reason to
-        `reasons`."""
+        """Returns the reverse link's progress of each partition. If it cannot be used, adds the
+        reason to `reasons`."""
         if contents is None:
             why = f"{self._link.source.alias} has no progress topic of {self._name}"
             reasons |= dict.fromkeys(wanted, why)
@@ -347,9 +348,9 @@ class GroupsBothWays:
         place: TranslatedOffset,
         first: MappedOffset,
     ) -> Again:
-        """How many records a group at `committed` on A reads again from `begin` on B on. They are
-        copies of records of A, and records of B of which it has read the copies. If an offset is
-        exact, the group has read no record behind it."""
+        """Returns how many records a group at `committed` on A reads again from `begin` on B on.
+        They are copies of records of A, and records of B of which it has read the copies. If an
+        offset is exact, the group has read no record behind it."""
         copies = Again(*self._read_again(CourseKey(at, at), committed, begin))
         if place.certain:
             copies = copies.within(place.downstream - begin)

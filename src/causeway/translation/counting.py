@@ -186,7 +186,7 @@ def first_mirrored(sought: Sought, target: Cluster, target_end: int, check: Chec
 def _mirrored(
     sought: Sought, target: Cluster, target_end: int, check: Check
 ) -> Iterator[memoryview]:
-    """The mirror's batches on the target from the span's start on, up to `target_end`."""
+    """Yields the mirror's batches on the target from the span's start on, up to `target_end`."""
     start = sought.span.start.target
     for raw in log_reader.raw_batches(target, sought.target, start, target_end, check):
         if HEADER.unpack_from(raw)[9] == sought.producer_id:
@@ -220,8 +220,8 @@ def first_relayed(
 def _records(
     source: Cluster, sought: Sought, wanted: Collection[int], check: Check, becomes: Becomes
 ) -> dict[int, tuple[int, Content]]:
-    """The source offset and content of the `wanted` relayed records, by number from the span's
-    start on."""
+    """Returns the source offset and content of the `wanted` relayed records, by number from the
+    span's start on."""
     waiting = deque(sorted(index for index in wanted if index >= 0))
     found: dict[int, tuple[int, Content]] = {}
     count = 0
@@ -239,7 +239,7 @@ def _records(
 
 
 def _count(sought: Sought, source: Cluster, check: Check, becomes: Becomes) -> int:
-    """The number of relayed records that the source still has in the span."""
+    """Returns the number of relayed records that the source still has in the span."""
     end, count = sought.span.end.source, 0
     for batch in _relayed(source, sought, check, becomes):
         count += batch.below(end)

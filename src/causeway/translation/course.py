@@ -72,7 +72,7 @@ class Course(Value):
     def sought(
         self, span: Span, offsets: Iterable[int], *, read_committed: bool, floor: int = 0
     ) -> Sought:
-        """The question for `offsets` in `span`, see Sought."""
+        """Returns the question for `offsets` in `span`, see Sought."""
         return Sought(
             source=self.source,
             target=self.target,
@@ -92,20 +92,22 @@ class Courses(Protocol):
         """Whether any partition is transformed. If not, no two courses share a target partition."""
 
     def courses(self) -> list[Course]:
-        """The courses of all partitions, except those whose keys decide the target partition."""
+        """Returns the courses of all partitions, except those whose keys decide the target
+        partition."""
 
     def place(self, key: CourseKey, offsets: Iterable[int]) -> dict[int, int | Span | None] | None:
         """See OffsetMap.place. None if the course has no map."""
 
     def end(self, key: CourseKey) -> int | None:
-        """The target offset at which the map of the course ends; None if it has no map."""
+        """Returns the target offset at which the map of the course ends; None if it has no map."""
 
     def trim(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """Called if the source no longer has the records below these offsets."""
 
 
 def shared_by(courses: Iterable[Course]) -> dict[TopicPartition, Collection[TopicPartition]]:
-    """The target partitions that several source partitions feed, and these source partitions."""
+    """Returns the target partitions that several source partitions feed, and these source
+    partitions."""
     sources: dict[TopicPartition, set[TopicPartition]] = defaultdict(set)
     for each in courses:
         sources[each.target].add(each.source)
@@ -126,8 +128,9 @@ class CourseOffsets(NamedTuple):
 def offsets_to_translate(
     followed: GroupCommits, shared: Mapping[TopicPartition, Collection[TopicPartition]]
 ) -> dict[TopicPartition, set[int]]:
-    """The source offsets to translate. Several partitions of a topic may feed one target partition.
-    If a group has committed only on some of them, it has read nothing of the others (EARLIEST)."""
+    """Returns the source offsets to translate. Several partitions of a topic may feed one target
+    partition. If a group has committed only on some of them, it has read nothing of the others
+    (EARLIEST)."""
     offsets: dict[TopicPartition, set[int]] = defaultdict(set)
     together: dict[str, set[TopicPartition]] = defaultdict(set)
     for feeding in shared.values():
@@ -174,7 +177,7 @@ def group_offsets(
 def _least(
     commits: Commits, target: TopicPartition, found: CourseOffsets
 ) -> TranslatedOffset | None:
-    """The offset of a group with these `commits` in a target partition that several source
+    """Returns the offset of a group with these `commits` in a target partition that several source
     partitions feed."""
     topics = {at.topic for at in commits}
     least: TranslatedOffset | None = None
@@ -195,7 +198,7 @@ def _least(
 
 
 def inexact(followed: GroupCommits, found: CourseOffsets) -> dict[str, str]:
-    """The reasons why offsets are not exact, by group and source partition."""
+    """Returns the reasons why offsets are not exact, by group and source partition."""
     notes: dict[str, str] = {}
     for key, offsets in found.offsets.items():
         noted = {offset: place.note for offset, place in offsets.items() if place.note}

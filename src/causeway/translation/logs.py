@@ -47,7 +47,7 @@ class ClusterLogs:
     sequences: Mapping[TopicPartition, Mapping[int, int]] = field(default_factory=dict)
 
     def unreadable(self, topic: str) -> str | None:
-        """Why a log of the topic cannot be read; None if it can."""
+        """Returns why a log of the topic cannot be read; None if it can."""
         if self.error is not None:
             return str(self.error)
         if topic in self.hidden:
@@ -126,8 +126,8 @@ def mapped_courses(
 
 
 def _may_multiply(link: LinkSettings, settings: Settings, progress: PartitionProgress) -> bool:
-    """Whether one source record may have become several. Only rules never make several, and only if
-    the partition goes through the rules of the file."""
+    """Returns whether one source record may have become several. Only rules never make several, and
+    only if the partition goes through the rules of the file."""
     if progress.transform is None:
         return False
     now = link.transform_of(progress.topic)
@@ -143,7 +143,7 @@ def _may_multiply(link: LinkSettings, settings: Settings, progress: PartitionPro
 def logs_of(
     link: LinkSettings, connect: Connect, known: Collection[PartitionProgress], check: Check
 ) -> LinkLogs:
-    """The logs of these partitions and of their target partitions."""
+    """Returns the logs of these partitions and of their target partitions."""
     sources = {progress.source for progress in known}
     outlets = [outlet for progress in known for outlet in progress.outlets]
     mixed = {outlet.at for outlet in outlets if not outlet.exclusive}

@@ -116,7 +116,7 @@ class SpanLookUps:
         self.known = {key: known for key, known in self.known.items() if key in keys}
 
     def known_of(self, course: Course, term: int, offsets: Iterable[int]) -> KnownOffsets:
-        """The results of this course that are still true."""
+        """Returns the results of this course that are still true."""
         version = CourseVersion.of(course, term)
         before = self.known.get(course.key) or KnownOffsets(version)
         self.known[course.key] = known = before.kept_for(version, offsets)

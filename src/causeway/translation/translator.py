@@ -281,7 +281,7 @@ class OffsetTranslator:
         return found
 
     def _looked_behind(self, wanted: Wanted) -> list[TopicPartition]:
-        """The target partitions whose ends are needed."""
+        """Returns the target partitions whose ends are needed."""
         if not self._others_write:
             return list(self.shared())
         return sorted({each.target for each in self._courses.courses() if each.source in wanted})

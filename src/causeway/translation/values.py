@@ -108,7 +108,7 @@ class Answer:
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
-    """An answer for `--json` and the API. The keys are stable."""
+    """Returns an answer for `--json` and the API. The keys are stable."""
     question = answer.question
     return {
         "link": answer.link,

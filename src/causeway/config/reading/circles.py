@@ -101,7 +101,8 @@ def _clusters(links: list[LinkSettings]) -> dict[str, str]:
 def _are_called_alike(
     links: list[LinkSettings], clusters: dict[str, str], problems: Problems
 ) -> bool:
-    """Whether the flows that tell clusters apart by headers use one alias for each cluster."""
+    """Returns whether the flows that tell clusters apart by headers use one alias for each
+    cluster."""
     marked = [link for link in links if link.mingles]
     for alias in dict.fromkeys(
         a for each in marked for a in (each.source.alias, each.target.alias)

@@ -325,7 +325,7 @@ class Fleet:
             )
 
     def stages(self) -> dict[str, StageWanted]:
-        """The stages that lanes want now, by their keys."""
+        """Returns the stages that lanes want now, by their keys."""
         with self._lock:
             return {key: stage for lane in self._working() for key, stage in lane.stages.items()}
 
@@ -393,7 +393,7 @@ class Fleet:
             placing.hand_over(lanes[number], assignments, self._homes)
 
     def _usable(self) -> dict[int, ConnectedLane]:
-        """The connected lanes by number; the newer lane if a closing one has the same number."""
+        """Returns the connected lanes by number. A newer lane wins over a closing one."""
         return {lane.number: lane for lane in self._working()}
 
     def _working(self) -> list[ConnectedLane]:

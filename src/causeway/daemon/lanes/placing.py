@@ -135,7 +135,7 @@ def at_lane(key: str, lane: int) -> str:
 
 
 def without_lane(key: str) -> str:
-    """The reverse of `at_lane`."""
+    """Returns the reverse of `at_lane`."""
     return key.rpartition("/")[0]
 
 
@@ -152,7 +152,7 @@ class Gathering:
         self._until = time.monotonic() + GATHER_S
 
     def waits_for_more(self, lanes: int) -> bool:
-        """Whether partitions still wait if `lanes` lanes are connected."""
+        """Returns whether partitions still wait if `lanes` lanes are connected."""
         if not lanes or lanes >= self.expected:
             self._until = 0.0
             return not lanes
@@ -352,7 +352,7 @@ class Throttling:
 
 
 def _lags(one: Tracked) -> bool:
-    """Whether it lags. A partition without a report counts as lagging."""
+    """Returns whether it lags. A partition without a report counts as lagging."""
     if one.report is None:
         return True
     return one.report.state is State.RUNNING and one.report.position < one.report.source_end

@@ -132,7 +132,7 @@ class ConnectedLane:
         self.small_requests = frozenset(report.small_requests)
 
     def is_over(self, lease_s: float) -> bool:
-        """Whether this lane, which is no longer connected, can send nothing any more."""
+        """Returns whether this lane, which is no longer connected, can send nothing any more."""
         return (
             self.over
             or not self.partitions

@@ -38,10 +38,10 @@ class OthersHere:
     _feeds: Mapping[TopicPartition, Sequence[OtherFeed]] | None = None
 
     def brought(self, topic: MirroredTopic, partition: int, ends: Mapping[int, int]) -> bool:
-        """Whether all records of the target partition came after other links began there, and none
-        of these links has the same source topic under another alias. False if this makes no
-        difference for the beginning of the mirror. `ends`: the ends of the target partitions that
-        `partition` may feed. Raises CausewayError."""
+        """Returns whether all records of the target partition came after other links began there,
+        and none of these links has the same source topic under another alias. False if this makes
+        no difference for the beginning of the mirror. `ends`: the ends of the target partitions
+        that `partition` may feed. Raises CausewayError."""
         if not (self.link.stops_on_data and any(ends.values())):
             return False
         if self._feeds is None:
@@ -136,9 +136,9 @@ def is_same_log(
     marked: bool = False,
     read_committed: bool = True,
 ) -> bool:
-    """Whether the target's last records before offset `end` are the source's at the same offsets.
-    `compacted`: either side may lack some records. `marked`: either side may lack some records, and
-    headers may differ. Raises CausewayError."""
+    """Returns whether the target's last records before offset `end` are the source's at the same
+    offsets. `compacted`: either side may lack some records. `marked`: either side may lack some
+    records, and headers may differ. Raises CausewayError."""
     first, back = _offset(target, target_at, EARLIEST), _LAST
     here: dict[int, Content] = {}
     while not here and back < 16 * (end - first):
@@ -200,8 +200,8 @@ class _Last:
         return cls(records=contents, append_times=append_times)
 
     def is_like(self, window: Sequence[Content], *, cut_off: bool) -> bool:
-        """Whether these records of the source are the last records of the target. `cut_off`: they
-        may be fewer, because the source has deleted earlier records."""
+        """Returns whether these records of the source are the last records of the target.
+        `cut_off`: they may be fewer, because the source has deleted earlier records."""
         if not window or (len(window) < len(self.records) and not cut_off):
             return False
         return list(window) == self.records[-len(window) :]

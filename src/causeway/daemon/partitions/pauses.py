@@ -58,7 +58,8 @@ class Pauses:
             return self._holds(self._directives)
 
     def has_ended(self, topic: str) -> bool:
-        """Whether the mirror of `topic` has ended: then the link does not touch its target."""
+        """Returns whether the mirror of `topic` has ended: then the link does not touch its
+        target."""
         with self.deciding:
             return self._directives.has_ended(Scope(topic))
 
@@ -73,7 +74,7 @@ class Pauses:
             return self._directives.start_of(at)
 
     def was_begun(self, topic: str) -> bool:
-        """Whether a directive says where the partitions of `topic` begin."""
+        """Returns whether a directive says where the partitions of `topic` begin."""
         with self.deciding:
             return (DirectiveKind.BEGIN, Scope(topic)) in self._directives.by_key
 

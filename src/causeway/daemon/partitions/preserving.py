@@ -68,7 +68,7 @@ def begin(one: Candidate, cut: ClaimStart | None = None) -> Begin | IfSame | Sto
 
 
 def _only_marks(one: Candidate) -> bool:
-    """Whether its treatments do no more than change headers and leave records out."""
+    """Returns whether its treatments do no more than change headers and leave records out."""
     kinds = {step.kind for step in one.link.treatments_of(one.topic.source)}
     return bool(kinds) and kinds <= _MARKS and one.link.transform_of(one.topic.source) is None
 

@@ -54,11 +54,11 @@ class Readings:
             return list(self._rows)
 
     def live(self) -> list[Row]:
-        """The rows that are not stopped and have not ended."""
+        """Returns the rows that are not stopped and have not ended."""
         return self.rows(lambda row: row.progress.state not in OVER)
 
     def rows(self, wanted: Callable[[Row], bool]) -> list[Row]:
-        """The rows for which `wanted` is true. It is called with the lock held."""
+        """Returns the rows for which `wanted` is true. It is called with the lock held."""
         with self._lock:
             return [row for row in self._rows.values() if wanted(row)]
 
@@ -68,7 +68,7 @@ class Readings:
             return [row for at in places if (row := self._rows.get(at)) is not None]
 
     def wanting(self) -> list[Row]:
-        """The rows that wait for outlets."""
+        """Returns the rows that wait for outlets."""
         return self.rows(lambda row: bool(row.wants) and row.progress.state not in IDLE)
 
     def status(self, silent_since: int | None = None) -> tuple[PartitionStatus, ...]:
@@ -94,8 +94,8 @@ class Readings:
             return dict(self._rows)
 
     def is_settled(self, for_good_s: float) -> bool:
-        """Whether a bounded run need not wait: each partition is done, is stopped, or has failed
-        for `for_good_s`."""
+        """Returns whether a bounded run need not wait: each partition is done, is stopped, or has
+        failed for `for_good_s`."""
         now = time.monotonic()
         with self._lock:
             return all(row.is_settled(now, for_good_s) for row in self._rows.values())
@@ -142,7 +142,7 @@ class Readings:
         return any(row.progress.transform is not None for row in self._all().values())
 
     def are_placed(self) -> bool:
-        """Whether the position of each partition is known, or the reason why it is not."""
+        """Returns whether the position of each partition is known, or the reason why it is not."""
         return all(
             row.placed or row.progress.state in IDLE | {State.FAILED}
             for row in self._all().values()

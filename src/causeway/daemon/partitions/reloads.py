@@ -46,7 +46,7 @@ def _of(topic: str, link: LinkSettings, transforms: Transforms) -> tuple[Any, ..
 
 
 def still_held(link: str) -> CausewayError:
-    """The error if a lane still holds partitions that must go on with other settings."""
+    """Returns the error if a lane still holds partitions that must go on with other settings."""
     return CausewayError(
         "change the settings of",
         link,

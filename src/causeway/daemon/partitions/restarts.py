@@ -82,8 +82,8 @@ def refill(
 
 
 def _is_for(progress: PartitionProgress, topic_id: str) -> bool:
-    """Whether `progress` is about the target topic with that id, or about no target topic because
-    the partition stopped before it was claimed."""
+    """Returns whether `progress` is about the target topic with that id, or about no target topic
+    because the partition stopped before it was claimed."""
     return not progress.outlets or any(each.topic_id == topic_id for each in progress.outlets)
 
 

@@ -64,13 +64,14 @@ def targets_of(topic: MirroredTopic, partition: int) -> tuple[int, ...]:
 
 
 def is_other(topic: MirroredTopic, progress: PartitionProgress) -> bool:
-    """Whether the claim of a partition has other target partitions than it feeds from now on."""
+    """Returns whether the claim of a partition has other target partitions than it feeds from now
+    on."""
     return _fed(progress) != set(targets_of(topic, progress.partition))
 
 
 def keys_stay(topic: MirroredTopic) -> bool:
-    """Whether each key stays in its target partition if partitions go by key from now on. It does
-    if earlier claims fed all existing target partitions."""
+    """Returns whether each key stays in its target partition if partitions go by key from now on.
+    It does if earlier claims fed all existing target partitions."""
     return topic.by_key and topic.fed == topic.target_partitions
 
 

@@ -184,7 +184,8 @@ class Row:
         return [progress, *(each for each in self.map_records() if rewound or each.to in new)]
 
     def _since(self) -> int | None:
-        """The source offset from which on this claim has sent all records; None if unknown."""
+        """Returns the source offset from which on this claim has sent all records; None if
+        unknown."""
         first = self.maps.get(self.progress.outlets[0].at)
         if first is None or not first.points:
             return None
@@ -303,8 +304,8 @@ class Row:
             self.failures += 1
 
     def is_settled(self, now: float, for_good_s: float) -> bool:
-        """Whether a bounded run need not wait for it: it is done, stopped or held, or has failed
-        for `for_good_s`."""
+        """Returns whether a bounded run need not wait for it: it is done, stopped or held, or has
+        failed for `for_good_s`."""
         if self.progress.state in AT_REST | HELD:
             return True
         return self.failed_at is not None and now - self.failed_at > for_good_s

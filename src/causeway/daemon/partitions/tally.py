@@ -145,7 +145,7 @@ def _rules(rules: str | None) -> tuple[str, ...]:
 
 
 def _is_news(record: TransformRecord, known: TransformRecord | None) -> bool:
-    """Whether the record has news that a person should see soon."""
+    """Returns whether the record has news that a person should see soon."""
     if known is None:
         return record.counts != Transformed() or record.reason is not None
     before, now = (

@@ -189,7 +189,7 @@ class ControlPlane:
         return replace(outcome, items={**outcome.items, **missed})
 
     def _topics(self) -> list[MirroredTopic]:
-        """The topics of which at least one partition is mirrored now."""
+        """Returns the topics of which at least one partition is mirrored now."""
         return [*self._registry.topics().values(), *led_topics(self._registry)]
 
     def _look_at_source(self) -> Outcome:

@@ -141,8 +141,8 @@ class ValueReader:
 
 
 def read_document(path: Path, problems: Problems) -> Fields:
-    """The map in `path`. Keys that are set twice and the like go to `problems`. Raises ConfigError,
-    with line and column, if the file is not YAML."""
+    """Returns the map in `path`. Keys that are set twice and the like go to `problems`. Raises
+    ConfigError, with line and column, if the file is not YAML."""
     return parse(read_file(path), str(path), problems)
 
 

@@ -142,7 +142,7 @@ def as_read(value: Any) -> str | list[str]:
 
 
 def same(leaf: Leaf, one: str, other: str) -> bool:
-    """Whether two texts of a property file mean the same."""
+    """Returns whether two texts of a property file mean the same."""
     if leaf.kind == "list":
         return filters.split_list(one) == filters.split_list(other)
     if leaf.kind == "policy":
@@ -153,12 +153,12 @@ def same(leaf: Leaf, one: str, other: str) -> bool:
 
 
 def unit_of(leaf: Leaf) -> str:
-    """The unit of a whole number of the property file's key."""
+    """Returns the unit of a whole number of the property file's key."""
     return "ms" if leaf.key.endswith(".ms") else "s"
 
 
 def forever(leaf: Leaf) -> bool:
-    """Whether -1 means no end."""
+    """Returns whether -1 means no end."""
     return any(
         -1 in each.get("enum", (each.get("const"),)) for each in leaf.schema.get("anyOf", ())
     )

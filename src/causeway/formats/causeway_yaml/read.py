@@ -231,7 +231,7 @@ class _DocumentReader(ValueReader):
             self._section(shape.transform(), value, path, family)
 
     def _is_name(self, name: str, path: str, place: YamlPlace) -> bool:
-        """Whether `name` can be a part of a key."""
+        """Returns whether `name` can be a part of a key."""
         if re.fullmatch(r"[A-Za-z0-9_-]+", name):
             return True
         self.problems.add(f"{path} ({place}): a name is made of letters, digits, '_' and '-'")

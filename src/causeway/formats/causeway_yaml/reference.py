@@ -76,7 +76,7 @@ This page is generated from the code: `python -m causeway.formats.causeway_yaml.
 
 
 def markdown() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return "\n".join(_page()) + "\n"
 
 

@@ -351,7 +351,7 @@ def _again(
 
 
 def _misses(reader: ResourceReader, name: str, key: str, given: YamlEntry) -> bool:
-    """Whether connector `name` has a key that the source connector lacks. Then the source
+    """Returns whether connector `name` has a key that the source connector lacks. Then the source
     connector's topics would get other names than with Strimzi."""
     if name == "heartbeatConnector":
         reader.ignored.append(given.path)

@@ -160,7 +160,7 @@ class _Restore:
         return None if mark is None else mark.batch
 
     def holds_others(self, topic: str) -> bool:
-        """Whether the topic exists and has records that are not from this archive."""
+        """Returns whether the topic exists and has records that are not from this archive."""
         found = self.cluster.metadata([topic]).topics[topic]
         if found.error is not None:
             if isinstance(found.error, BrokerError) and (

@@ -202,8 +202,8 @@ def plan_fence(source: Cluster, names: Collection[str]) -> FencePlan:
 
 
 def _open_by_default(source: Cluster) -> bool:
-    """Whether a broker allows, or may allow, everybody what no ACL is about: it names the setting,
-    but may hide the value."""
+    """Returns whether a broker allows, or may allow, everybody what no ACL is about: it names the
+    setting, but may hide the value."""
     node = min(source.metadata([]).brokers, default=-1)
     try:
         entry = source.broker_configs(node).get(_OPEN_BY_DEFAULT)

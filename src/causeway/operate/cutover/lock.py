@@ -66,8 +66,8 @@ def persist(write: Callable[[], T]) -> T:
 
 
 def _is_crossed(error: CausewayError) -> bool:
-    """Whether a concurrent write has fenced this write's producer. Brokers have no error code of
-    its own for that."""
+    """Returns whether a concurrent write has fenced this write's producer. Brokers have no error
+    code of its own for that."""
     if isinstance(error, BrokerError):
         return error.code == _UNKNOWN_SERVER_ERROR
     return isinstance(error, ConflictError) and error.operation == WRITE_DIRECTIVES
@@ -159,8 +159,8 @@ class CutoverLock:
         return DirectivePlan(changes=((wish.key, wish),))
 
     def _is_others(self, there: CutoverDirective, now_ms: int) -> bool:
-        """Whether it is the lock of another command, as far as this process can know. If that
-        command goes on nevertheless, it writes nothing any more: see `refuse_others`."""
+        """Returns whether it is the lock of another command, as far as this process can know. If
+        that command goes on nevertheless, it writes nothing any more: see `refuse_others`."""
         if there.run == self._run or there.until <= now_ms or processes.has_ended(there.run):
             return False
         return there.who != self._who or processes.may_live_here(there.run)

@@ -153,7 +153,7 @@ class Observer:
         return writers(self.source, self._watch.through)
 
     def driver_ms(self) -> int:
-        """The present time by the clock of the leading driver."""
+        """Returns the present time by the clock of the leading driver."""
         return _now_ms() + self._clock.ahead_ms
 
     @property

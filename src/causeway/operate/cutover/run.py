@@ -190,8 +190,8 @@ class CutoverRun:
         time.sleep(max(_POLL_S, _REST * (time.monotonic() - self._looked)))
 
     def _is_lifted(self, look: Look) -> bool:
-        """Whether a fence of this call is gone, or its rule on the source. Then this call does not
-        set it again."""
+        """Returns whether a fence of this call is gone, or its rule on the source. Then this call
+        does not set it again."""
         self._held |= {topic for topic, fence in look.fences.items() if fence.everywhere}
         away = {topic for topic in self._held if topic in look.fences and look.fences[topic].gone}
         return bool(self._fenced - (look.fences.keys() - away) - look.ended.keys())

@@ -210,12 +210,13 @@ class Look:
         return found
 
     def is_fenced(self, topic: str) -> bool:
-        """Whether at least one broker denies writing to the topic by its fence."""
+        """Returns whether at least one broker denies writing to the topic by its fence."""
         fence = self.fences.get(topic)
         return fence is not None and fence.there
 
     def left_ms(self, fence: FenceDirective) -> int:
-        """The time until the driver lifts the fence, by the driver's clock; negative if over."""
+        """Returns the time until the driver lifts the fence, by the driver's clock; negative if
+        over."""
         return fence.until - self.at_ms - self.ahead_ms
 
 

@@ -67,7 +67,7 @@ class SourceWatch:
                 self._through[at] = OffsetRange(start, self._ends[at])
 
     def had(self, at: TopicPartition) -> int | None:
-        """The offset up to which the partition could be read a moment ago."""
+        """Returns the offset up to which the partition could be read a moment ago."""
         return self._readable[0][1].get(at) if self._readable else None
 
     @property

@@ -196,8 +196,8 @@ class LinkRequests:
             self.contents.update(self._progress.read(self.contents.end))
 
     def has_acted(self, written: WrittenDirectives, kind: DirectiveKind | None = None) -> bool:
-        """Whether the driver says that it has acted. `kind`: the kind of a directive that the
-        driver must know: an older driver ignores kinds that it does not know."""
+        """Returns whether the driver says that it has acted. `kind`: the kind of a directive that
+        the driver must know: an older driver ignores kinds that it does not know."""
         acted = self.contents.directives
         return (
             acted is not None

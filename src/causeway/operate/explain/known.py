@@ -86,7 +86,7 @@ def explain(
 
 
 def _possible(name: str, kinds: Sequence[SubjectKind]) -> list[SubjectKind]:
-    """The kinds that may have the name. Raises ConfigError if there is none."""
+    """Returns the kinds that may have the name. Raises ConfigError if there is none."""
     if not name:
         raise ConfigError("explain", "a name", "it is empty")
     parts = _PARTITION.fullmatch(name)
@@ -201,7 +201,7 @@ class Known:
     # -- which names there are --------------------------------------------------------------------
 
     def has(self, kind: SubjectKind, name: str, partition: int | None) -> bool:
-        """Whether the source has the group, topic or partition, or had it."""
+        """Returns whether the source has the group, topic or partition, or had it."""
         if kind is SubjectKind.GROUP:
             return name in self.all_groups()
         metadata, known = self._on_source(name), self.contents.partitions

@@ -134,7 +134,7 @@ class Ending(LinkRequests):
         }
 
     def read_only_rules(self) -> tuple[AclBinding, ...]:
-        """The ACLs that make the mirrors of the scope read-only."""
+        """Returns the ACLs that make the mirrors of the scope read-only."""
         if not self.link.control.read_only_mirrors:
             return ()
         mirrors = {outlet.topic for outlet in _outlets(self.progress().values())}

@@ -33,7 +33,7 @@ def refusal(subject: str, cause: str, remedy: str) -> ConfigError:
 
 
 def is_begun(directives: LinkDirectives, end: EndDirective, cuts: Mapping[str, Cut]) -> bool:
-    """Whether the reverse link has the directive to begin at `end`, the end of the link."""
+    """Returns whether the reverse link has the directive to begin at `end`, the end of the link."""
     return all(
         (found := directives.get(BeginDirective, Scope(cut.target))) is not None
         and found.at == end.at

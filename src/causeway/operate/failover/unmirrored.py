@@ -55,7 +55,7 @@ class Unmirrored:
     deleted: int = 0
 
     def has(self, offset: int) -> bool:
-        """Whether a record at this offset is unmirrored."""
+        """Returns whether a record at this offset is unmirrored."""
         if not self.first <= offset < self.end:
             return False
         place = bisect_right(self.ours, offset, key=lambda stretch: stretch[0]) - 1

@@ -107,7 +107,8 @@ class _OffsetWalk:
         target.drop(theirs)
 
     def _is_certain(self) -> bool:
-        """Whether the differences are certain: compaction may have removed a record on one side."""
+        """Returns whether the differences are certain: compaction may have removed a record on one
+        side."""
         return not self._found.range.feed.compacted or any(
             None not in (one.source, one.target) for one in self._at.values()
         )

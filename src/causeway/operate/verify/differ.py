@@ -229,7 +229,7 @@ def _single(one: Odd) -> Difference:
 
 
 def _follows(a: Odd, one: Difference, b: Odd, other: Difference) -> bool:
-    """Whether the differences of two neighbours are one run."""
+    """Returns whether the differences of two neighbours are one run."""
     if one.kind is not other.kind:
         return False
     steps = b.source_index - a.source_index, b.target_index - a.target_index

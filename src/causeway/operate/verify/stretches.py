@@ -224,7 +224,7 @@ class Ends:
             self._bytes = {at: size for (at, _), size in zip(many, sizes, strict=True)}
 
     def readable(self, at: TopicPartition) -> tuple[int, int]:
-        """The end of the source log as the link reads it, and with open transactions."""
+        """Returns the end of the source log as the link reads it, and with open transactions."""
         return value_of(self._ends[at]), value_of(self._written[at])
 
     def of(self, at: TopicPartition, target: TopicPartition) -> Logs:

@@ -102,7 +102,8 @@ _NEVER_THROW = frozenset(
 
 
 def never_throws(expression: Node) -> bool:
-    """Whether the expression consists of expressions that give a value or null for all input."""
+    """Returns whether the expression consists of expressions that give a value or null for all
+    input."""
     known = name(expression) in _NEVER_THROW
     if name(expression) == "VariantGet":
         kept = expression.dataType().typeName() == "variant"  # nothing to convert

@@ -44,7 +44,7 @@ _TEXT_FIRST = "read it as a STRING, and cast that"
 
 
 def reads_clock(text: str) -> bool:
-    """Whether Spark makes a time that depends on the clock from the constant `text`."""
+    """Returns whether Spark makes a time that depends on the clock from the constant `text`."""
     return _READS_CLOCK.search(text) is not None
 
 
@@ -83,7 +83,8 @@ def problem(expression: Node, parse: Any) -> str | None:
 
 
 def takes_times(expression: Node) -> bool:
-    """Whether the expression makes a timestamp from a record's text, which may have no date."""
+    """Returns whether the expression makes a timestamp from a record's text, which may have no
+    date."""
     return (
         name(expression) == "Cast"
         and type_of(expression) == "timestamp"
@@ -154,7 +155,7 @@ def _of_cast(cast: Node) -> str | None:
 
 
 def _only_timestamps(given: dict[str, Any]) -> bool:
-    """Whether no text in the nested type `given` could become a timestamp."""
+    """Returns whether no text in the nested type `given` could become a timestamp."""
     return not any(leaf.startswith(("string", "varchar", "char")) for leaf in _leaves(given))
 
 
@@ -167,7 +168,7 @@ def _constant(node: Node, text: str) -> str:
 
 
 def _typed_text(literal: Node, parse: Any) -> str | None:
-    """The text in the quotes of TIMESTAMP '…'; None for a literal of another origin."""
+    """Returns the text in the quotes of TIMESTAMP '…'; None for a literal of another origin."""
     origin = literal.origin()
     places = (origin.startIndex(), origin.stopIndex())
     if origin.sqlText().isEmpty() or any(place.isEmpty() for place in places):
@@ -199,7 +200,7 @@ def _has_timestamp(node: Node) -> bool:
 
 
 def _leaves(type_: Any) -> list[str]:
-    """The names of the types that are not nested, in a DataType's JSON."""
+    """Returns the names of the types that are not nested, in a DataType's JSON."""
     if isinstance(type_, str):
         return [type_]
     inner = [field["type"] for field in type_.get("fields", ())]

@@ -236,7 +236,7 @@ def _encoded(one: Projected) -> Column:
 
 
 def _head(raw: str) -> Column:
-    """The bytes that show the sink worker by which schema the part was written."""
+    """Returns the bytes that show the sink worker by which schema the part was written."""
     start = sf.rpad(sf.substring(sf.col(raw), 1, HEAD), HEAD, sf.lit(bytearray(1)))
     return sf.coalesce(start, sf.lit(bytearray(NO_HEAD)))
 

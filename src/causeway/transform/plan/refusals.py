@@ -115,16 +115,16 @@ class QueryFacts:
         return not self.from_value.isdisjoint(references(expression))
 
     def of_record(self, expression: Node) -> bool:
-        """Whether it is not evaluated for tombstones."""
+        """Returns whether it is not evaluated for tombstones."""
         return not self.names_null and self.reads_value(expression)
 
 
 def examine(
     plan: Node, view: Node, catalyst: Catalyst, parse: Any, *, by_rules: bool
 ) -> QueryFacts:
-    """The facts of `plan`. `view`: the plan of `records`. `parse`: Spark's parser of expressions.
-    `by_rules`: Causeway made the query; it treats tombstones itself and gives secrets to Causeway's
-    functions only."""
+    """Returns the facts of `plan`. `view`: the plan of `records`. `parse`: Spark's parser of
+    expressions. `by_rules`: Causeway made the query; it treats tombstones itself and gives secrets
+    to Causeway's functions only."""
     columns = {id_of(column): str(column.name()) for column in each(view.output())}
     value = {one for one, name_ in columns.items() if name_ == "value"}
     facts = QueryFacts(from_value=value, same_as=dict(columns), names_null=by_rules)
@@ -224,7 +224,8 @@ class _Examiner:
             facts.from_value.add(here)
 
     def _carries(self, expression: Node) -> bool:
-        """Whether it passes on a secret. A function that must not take a secret is a problem."""
+        """Returns whether it passes on a secret. A function that must not take a secret is a
+        problem."""
         if name(expression) == "AttributeReference":
             return id_of(expression) in self._facts.secret
         kind, children = name(expression), list(each(expression.children()))
@@ -291,7 +292,7 @@ class _Examiner:
             self._parts(child)
 
     def _as_it_is(self, expression: Node) -> str | None:
-        """The column of the view that it is, apart from its type."""
+        """Returns the column of the view that it is, apart from its type."""
         while name(expression) == "Cast":
             expression = expression.child()
         if name(expression) != "AttributeReference":
@@ -313,7 +314,7 @@ class _Examiner:
 
 
 def _least(expression: Node) -> Node:
-    """The innermost part that is not deterministic."""
+    """Returns the innermost part that is not deterministic."""
     for child in each(expression.children()):
         if not child.deterministic():
             return _least(child)

@@ -115,12 +115,13 @@ OPTIONAL = "write `optional` at the end of the rule to let such records pass"
 
 
 def must_be_there(rule: TransformRule, transform: TransformSettings) -> bool:
-    """Whether a record without the rule's path is refused.
+    """Returns whether a record without the rule's path is refused.
 
     The rule's word `required` or `optional` decides. Without such a word the record is refused if
     the rule would let it pass untreated. Two kinds of rules never do that: conditions about null or
     that drop records without the path (`is null`, `is not in`), and rules on JSON with a schema in
-    Spark's DDL: only the schema's fields come out, and a missing field is null there."""
+    Spark's DDL: only the schema's fields come out, and a missing field is null there.
+    """
     if rule.required is not None:
         return rule.required
     if by_reader(rule, transform) and not has_schemas(rule, transform):
@@ -130,12 +131,13 @@ def must_be_there(rule: TransformRule, transform: TransformSettings) -> bool:
 
 
 def by_reader(rule: TransformRule, transform: TransformSettings) -> bool:
-    """Whether the rule is on fields of a schema in Spark's DDL, where a missing field is null."""
+    """Returns whether the rule is on fields of a schema in Spark's DDL, where a missing field is
+    null."""
     return rule.path.steps is not None and transform.schemas.get(rule.path.part) is not None
 
 
 def has_schemas(rule: TransformRule, transform: TransformSettings) -> bool:
-    """Whether each record has the id of a schema, which shows whether a field can exist."""
+    """Returns whether each record has the id of a schema, which shows whether a field can exist."""
     return rule.path.steps is not None and transform.formats.get(rule.path.part) in SCHEMA_FORMATS
 
 

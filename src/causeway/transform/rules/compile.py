@@ -234,7 +234,8 @@ def treat_headers(query: Query, rules: list[TransformRule]) -> None:
 
 
 def _lacks(path: RulePath, named: str) -> str:
-    """SQL for whether the record lacks the header, or a header of the name lacks the field."""
+    """Returns SQL for whether the record lacks the header, or a header of the name lacks the
+    field."""
     tests = []
     if path.header is not None:
         tests.append(f"NOT coalesce(exists(headers, h -> {named}), false)")
@@ -247,7 +248,7 @@ def _lacks(path: RulePath, named: str) -> str:
 
 
 def _treated(query: Query, rule: TransformRule) -> str:
-    """SQL for the new bytes of the header `h`, the i-th."""
+    """Returns SQL for the new bytes of the header `h`, the i-th."""
     prefix = literal(str(RulePath("headers", None, rule.path.header)))
     if rule.path.header is None:
         prefix = f"concat('headers', {member('h.key')})"

@@ -240,9 +240,9 @@ def treatment_of(query: Query, rule: TransformRule) -> VariantTreatment:
 
 
 def condition(kind: DropRecord, typed: str, null: str, some: str, named: str = "") -> str:
-    """SQL for whether `kind` drops a record. `typed`: its value as the type `{type}`. `null`,
-    `some`: whether it is NULL, and is not. `named`: for a rule on headers, whether a header `h` has
-    the rule's name."""
+    """Returns SQL for whether `kind` drops a record. `typed`: its value as the type `{type}`.
+    `null`, `some`: whether it is NULL, and is not. `named`: for a rule on headers, whether a header
+    `h` has the rule's name."""
     if kind.values is None:
         return null if kind.negated else some
     tests = " OR ".join(_comparison(value, typed) for value in kind.values)
@@ -253,7 +253,8 @@ def condition(kind: DropRecord, typed: str, null: str, some: str, named: str = "
 
 
 def _comparison(value: str | int | float | bool, typed: str) -> str:
-    """SQL for whether the result of `typed`, for a type in place of `{type}`, is `value`."""
+    """Returns SQL for whether the result of `typed`, for a type in place of `{type}`, is
+    `value`."""
     match value:
         case bool():
             return f"{typed.format(type='boolean')} = {str(value).lower()}"
@@ -270,7 +271,7 @@ _ENDS = (",", "}", "]")  # of a number or boolean
 
 
 def can_splice(rules: Sequence[TransformRule]) -> bool:
-    """Whether the rules can be spliced. No two of them may share a place."""
+    """Returns whether the rules can be spliced. No two of them may share a place."""
     return all(not rule.path.wild and _name(rule) is not None for rule in rules)
 
 

@@ -47,7 +47,7 @@ class RulePath:
         return text if self.steps is None else f"{text}.{json_path(self.steps)}"
 
     def overlaps(self, other: RulePath) -> bool:
-        """Whether a record can have a place that both paths cover."""
+        """Returns whether a record can have a place that both paths cover."""
         if self.part != other.part:
             return False
         if self.header is not None and other.header is not None and self.header != other.header:

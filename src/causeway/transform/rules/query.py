@@ -143,8 +143,8 @@ def _concat(*parts: str) -> str:
 
 
 def lacks(document: str, steps: tuple[Step, ...], within: tuple[Step, ...] = ()) -> str:
-    """SQL for whether `document`, a variant, lacks the path; never NULL. `within`: the place in it
-    at which the path begins."""
+    """Returns SQL for whether `document`, a variant, lacks the path; never NULL. `within`: the
+    place in it at which the path begins."""
     return f"NOT coalesce({_leads_on(document, steps, count(1), within)}, false)"
 
 
@@ -172,7 +172,7 @@ def _leads_on(
 
 
 def text_of(data: str) -> str:
-    """SQL for bytes as text; NULL if they are not UTF-8."""
+    """Returns SQL for bytes as text; NULL if they are not UTF-8."""
     return f"if(is_valid_utf8(cast({data} AS string)), cast({data} AS string), NULL)"
 
 

@@ -61,7 +61,7 @@ _TreatPart = Callable[[bytes | None, bytes, int], _TreatedPart]
 
 
 def stays(treated: Treated) -> bool:
-    """Whether the record is kept."""
+    """Returns whether the record is kept."""
     return len(treated) == 4
 
 
@@ -231,7 +231,7 @@ _BLOCK = 64  # bytes, of SHA-256
 
 
 def can_make(kind: Kind) -> bool:
-    """Whether `maker` can treat a field by this rule; otherwise only the query can."""
+    """Returns whether `maker` can treat a field by this rule; otherwise only the query can."""
     match kind:
         case Mask(char=char):
             return len(char) == 1 and " " <= char <= "~" and char not in '"\\'

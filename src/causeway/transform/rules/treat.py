@@ -100,8 +100,8 @@ def mask_text(mask: Mask, text: str) -> str:
 
 
 def mask_number(mask: Mask, text: str, *, exact: bool = True) -> str:
-    """SQL for the text of the masked number. If not `exact`, it may have an exponent, which must
-    not grow."""
+    """Returns SQL for the text of the masked number. If not `exact`, it may have an exponent, which
+    must not grow."""
     char = mask.char if exact and mask.char in "0123456789" else "0"
     digits = Mask(first=mask.first, last=mask.last, char=char, only="digits")
     return f"regexp_replace({mask_text(digits, text)}, '^(-?)0+(?=[0-9])', '$1')"
@@ -134,13 +134,14 @@ def hash_variant(rule: Hash, x: str) -> str:
 
 
 def aes_key(name: str, text: str) -> str:
-    """SQL for the key. `text`: the secret, only to choose between hex and base64."""
+    """Returns SQL for the key. `text`: the secret, only to choose between hex and base64."""
     return f"unhex(secrets.{name})" if is_hex(text) else f"unbase64(secrets.{name})"
 
 
 def box(rule: Encrypt, key: str, size: int, data: str, place: str, path: str) -> str:
-    """SQL for the box of causeway.transform.crypto around `data`, of type binary. `place` and
-    `path`: SQL for the field's path, with indices and with `[*]`. `size`: of the key, in bytes."""
+    """Returns SQL for the box of causeway.transform.crypto around `data`, of type binary. `place`
+    and `path`: SQL for the field's path, with indices and with `[*]`. `size`: of the key, in
+    bytes."""
     where = f"concat_ws(chr(0), topic, `partition`, offset, {place}, '')"
     nonce = f"hmac({key}, concat(cast(concat('{NONCE_LABEL}', {where}) AS binary), data))"
     salt = f"left(nonce, {SALT_BYTES})"
@@ -176,8 +177,8 @@ def generalise_text(rule: Generalise, text: str) -> str:
 
 
 def generalise_whole(rule: Generalise, number: str) -> str:
-    """SQL for seconds or milliseconds since 1970, cut to the start of their unit in UTC. `number`:
-    bigint."""
+    """Returns SQL for seconds or milliseconds since 1970, cut to the start of their unit in UTC.
+    `number`: bigint."""
 
     def cut(second: int) -> str:
         if rule.unit in ("day", "hour"):

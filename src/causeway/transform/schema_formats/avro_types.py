@@ -265,13 +265,13 @@ class Paths:
         return found
 
     def renames(self) -> bool:
-        """Whether rules see a field under an alias."""
+        """Returns whether rules see a field under an alias."""
         records = (one for one in self._names.values() if kind_of(one) in ("record", "error"))
         return any(name != shown for one in records for name, shown in self.shown(one).items())
 
     def lead_on(self, schema: Any, path: Steps, wrappers: Wrappers, *, ends: bool = True) -> bool:
-        """Whether a record of `schema` can have the path, with the wrappers of unions given by
-        `wrappers`. `ends`: the path may end at a wrapper."""
+        """Returns whether a record of `schema` can have the path, with the wrappers of unions given
+        by `wrappers`. `ends`: the path may end at a wrapper."""
         schema = resolved(schema, self._names)
         if isinstance(schema, list):
             branches = [resolved(one, self._names) for one in schema]

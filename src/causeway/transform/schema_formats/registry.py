@@ -75,9 +75,9 @@ class WorkerRegistry:
         return found
 
     def relatives(self, id: int, preferred: str) -> list[ResolvedSchema]:
-        """The versions of the subjects that have the schema `id`: first those of the subject
-        `preferred`, and of each subject the oldest first. So the schema that fits stays the same
-        when more versions are registered."""
+        """Returns the versions of the subjects that have the schema `id`: first those of the
+        subject `preferred`, and of each subject the oldest first. So the schema that fits stays the
+        same when more versions are registered."""
         listed = self._ask(self._registry.subjects_of, id, deleted=False)
         found: dict[int, ResolvedSchema] = {}
         for subject in sorted(
@@ -127,7 +127,8 @@ class WorkerRegistry:
 
 
 def indexes(data: bytes) -> tuple[tuple[int, ...], int]:
-    """The indexes at the start of `data`, and their length in bytes. [0] is written as []."""
+    """Returns the indexes at the start of `data`, and their length in bytes. [0] is written as
+    []."""
     count, at = _varint(data, 0)
     found = []
     for _ in range(count):
@@ -150,7 +151,7 @@ def place_of(indexes: tuple[int, ...]) -> bytes:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint that is not negative, and the position of its end."""
+    """Returns a zigzag varint that is not negative, and the position of its end."""
     found = shift = 0
     while True:
         byte = data[at]

@@ -63,7 +63,7 @@ def run_stage(
         return prepared.apply(session.range(0, 1, 1, 1).mapInArrow(source, prepared.input))
 
     def job() -> Any:
-        """The job, ready to start, without references to Spark's plans."""
+        """Returns the job, ready to start, without references to Spark's plans."""
         rows = query(1)
         plan = rows._jdf.queryExecution().executedPlan().toString()
         if collecting := len(_LEVEL.findall(plan)):
@@ -110,8 +110,8 @@ def explain(error: Exception) -> str:
 
 
 def threw(error: Exception) -> bool:
-    """Whether a job failed because its query, or a function in it, threw on a record. False if a
-    process died or lacked memory, or if Spark ended the job."""
+    """Returns whether a job failed because its query, or a function in it, threw on a record. False
+    if a process died or lacked memory, or if Spark ended the job."""
     from pyspark.errors import PySparkException
 
     if explain(error).endswith(_NO_MEMORY):

@@ -285,7 +285,7 @@ def _refuse(
 def _led_nowhere(
     table: pa.RecordBatch, mark: dict[str, Any], why_not: Callable[[str], str | None] | None
 ) -> Iterator[tuple[int, str]]:
-    """The source offsets of records without a valid destination, with the reason."""
+    """Yields the source offsets of records without a valid destination, with the reason."""
     offsets = table.column("offset")
     topics = _unless(table.column("topic"), mark["topic"])
     if why_not is not None and topics.null_count < len(topics):
@@ -334,7 +334,7 @@ def _unless(column: pa.Array, own: Any) -> pa.Array:
 
 
 def _batches(rows: pa.RecordBatch, mark: dict[str, Any], refusals: Ints) -> Iterator[Batch]:
-    """The records of one outlet as batches, cut only between source records."""
+    """Yields the records of one outlet as batches, cut only between source records."""
     offsets = rows.column("offset").to_numpy()
     count = len(offsets)
     ends = np.cumsum(_sizes(rows))

@@ -89,8 +89,8 @@ class Rows:
         return self._batch(count, {CHUNK: [-1] * count, MARK: [""] * count})
 
     def of(self, chunk: Chunk, known: PartlyTreated | None = None) -> Iterator[pa.RecordBatch]:
-        """The chunk's records, or only those of `known` that need Spark; then the marker that
-        closes the chunk."""
+        """Yields the chunk's records, or only those of `known` that need Spark; then the marker
+        that closes the chunk."""
         if known is not None:
             yield from self._cut(chunk, known.odd, known.offsets)
             mark = json.dumps(mark_of(chunk, known.found, known.others))
@@ -252,7 +252,7 @@ class Rows:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _same(self, field: pa.Field, count: int) -> pa.Array:
-        """A column with the same value in all rows: null, or the secrets."""
+        """Returns a column with the same value in all rows: null, or the secrets."""
         import pyarrow as pa
 
         kept = self._kept.get(field.name)
@@ -263,8 +263,8 @@ class Rows:
 
 
 def mark_of(chunk: Chunk, found: Found = NONE, without_spark: int = 0) -> dict[str, Any]:
-    """The marker of a chunk. `found`: the counts of the rules over the `without_spark` records that
-    the worker treated itself."""
+    """Returns the marker of a chunk. `found`: the counts of the rules over the `without_spark`
+    records that the worker treated itself."""
     first = chunk.batches[0] if chunk.batches else None
     return {
         "topic": chunk.topic,
@@ -280,7 +280,7 @@ def mark_of(chunk: Chunk, found: Found = NONE, without_spark: int = 0) -> dict[s
 
 
 def offsets_of(batch: Batch) -> npt.NDArray[np.int64]:
-    """The source offsets of its records."""
+    """Returns the source offsets of its records."""
     import numpy as np
 
     if batch.offsets is None:
@@ -289,7 +289,7 @@ def offsets_of(batch: Batch) -> npt.NDArray[np.int64]:
 
 
 def is_row(record: Record) -> bool:
-    """Whether the record can be a row of Spark."""
+    """Returns whether the record can be a row of Spark."""
     known = record.timestamp is None or -TIMES < record.timestamp < TIMES
     return known and all(_is_utf8(name) for name, _ in record.headers)
 

@@ -58,10 +58,10 @@ class LaneAddress(NamedTuple):
     secret_variable: str
 
     def connect(self, end: Literal["source", "sink"]) -> tuple[SealedConnection, list[Frame]]:
-        """A connection after the worker's greeting, and the frames received: Setup first.
+        """Returns a connection after the worker's greeting, and the frames received: Setup first.
 
-        Raises OSError; ConnectionError if the lane closes the connection, as it does when it
-        ends."""
+        Raises OSError; ConnectionError if the lane closes the connection, as it does when it ends.
+        """
         connection = SealedConnection.open(self.address, os.environ[self.secret_variable])
         try:
             connection.send(Greeting(self.stage, self.attempt, end))
@@ -79,8 +79,9 @@ def schemas_of(
     connection: SealedConnection,
     rules: Sequence[TransformRule] = (),
 ) -> Schemas | None:
-    """The schemas of the parts with these `formats`, for `rules` if the JSON is for rules. The
-    worker reports to the lane if the registry does not answer. None if there are no such parts."""
+    """Returns the schemas of the parts with these `formats`, for `rules` if the JSON is for rules.
+    The worker reports to the lane if the registry does not answer. None if there are no such
+    parts."""
     if not formats:
         return None
     assert setup.registry is not None
@@ -243,7 +244,7 @@ class OutcomeReader:
         self._rows: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> Iterator[ChunkOutcome]:
-        """The outcomes of the chunks that `batch` closes."""
+        """Yields the outcomes of the chunks that `batch` closes."""
         import numpy as np
 
         from causeway.transform.stage.outcome import outcome_of
