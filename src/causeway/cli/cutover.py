@@ -139,7 +139,7 @@ def command(
         verify=verify,
         back=back,
     )
-    with _live(quiet=as_json) as told:
+    with _live(quiet=as_json) as on_look:
         result = cutover(
             settings,
             wishes,
@@ -147,7 +147,7 @@ def command(
             topics=topic or (),
             act=act,
             wait_s=timeout,
-            on_look=told,
+            on_look=on_look,
         )
     if as_json:
         print_json(result_json(result))

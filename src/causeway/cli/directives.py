@@ -156,8 +156,8 @@ def _refill(file: Path, asked: Mapping[str, Any], as_json: bool, yes: bool) -> i
     from causeway.operate import directives
 
     settings = with_chosen(load(file, quiet=True))
-    with waiting() as told:
-        told("waiting until the driver has deleted the mirror")
+    with waiting() as say:
+        say("waiting until the driver has deleted the mirror")
         found = directives.refill(settings, dry_run=not yes, **asked)
     if as_json:
         print_json(directives.refill_json(found))
@@ -261,8 +261,8 @@ def _request(
     from causeway.operate import directives
 
     settings = with_chosen(load(file, quiet=True))
-    with waiting() as told:
-        told(f"waiting until {f'the driver has {done}' if done else 'another driver leads'}")
+    with waiting() as say:
+        say(f"waiting until {f'the driver has {done}' if done else 'another driver leads'}")
         outcomes = getattr(directives, action)(settings, wait_s=wait_s, **asked)
     return show_outcomes(outcomes, as_json, to)
 

@@ -45,8 +45,8 @@ def command(
         )
     kind = SubjectKind.TOPIC if topic else SubjectKind.GROUP if group else None
     settings = with_chosen(load(file, quiet=True))
-    with waiting() as told:
-        told("asking the clusters")
+    with waiting() as say:
+        say("asking the clusters")
         found = explain(settings, name, kind=kind, link=link)
     if as_json:
         print_json({"explanations": [as_json_of(each) for each in found]})

@@ -118,7 +118,7 @@ def command(
         raise ConfigError("fail back", "--refill and --translate", cause, remedy="give one")
     otherwise = Otherwise.REFILL if refill else Otherwise.TRANSLATE if translate else None
     settings = with_chosen(load(file, quiet=True))
-    with waiting() as told:
+    with waiting() as say:
         found = failback(
             settings,
             link=link,
@@ -130,7 +130,7 @@ def command(
             dry_run=dry_run or not yes,
             reason=reason,
             wait_s=timeout,
-            say=told,
+            say=say,
         )
     if as_json:
         print_json(failed_back_json(found))

@@ -73,7 +73,7 @@ def promote(
     from causeway.operate.failover import promote, promoted_json
 
     settings = with_chosen(load(file, quiet=True))
-    with waiting() as told:
+    with waiting() as say:
         found = promote(
             settings,
             link=link,
@@ -81,7 +81,7 @@ def promote(
             reason=reason,
             wait_s=timeout,
             dry_run=dry_run or not yes,
-            say=told,
+            say=say,
         )
     if as_json:
         print_json({"promoted": [promoted_json(each) for each in found]})
@@ -196,7 +196,7 @@ def failover(
     from causeway.operate.failover import failed_over_json, failover
 
     settings = with_chosen(load(file, quiet=True))
-    with waiting() as told:
+    with waiting() as say:
         found = failover(
             settings,
             yes=yes and not dry_run,
@@ -204,7 +204,7 @@ def failover(
             topic=topic,
             reason=reason,
             wait_s=timeout,
-            say=told,
+            say=say,
         )
     if as_json:
         print_json({"failed_over": [failed_over_json(each) for each in found]})

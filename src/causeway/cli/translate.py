@@ -76,8 +76,8 @@ def command(
 
     questions = _questions(topic, partition, offset, timestamp, given)
     settings = with_chosen(load(file, quiet=True))
-    with waiting() as told:
-        told("translating offsets")
+    with waiting() as say:
+        say("translating offsets")
         answers = translate(settings, questions, link=link, back=back)
     if given is None and all(each.why is OffsetNote.UNKNOWN for each in answers):
         side = "target" if back else "source"

@@ -73,14 +73,14 @@ def command(
 
     settings = with_chosen(load(file, quiet=True))
     lag = 0 if lag_below is None and state is None else lag_below
-    with _progress() as told:
+    with _progress() as on_look:
         waited = wait.wait(
             settings,
             wait.Want(lag=lag, state=state),
             link=link,
             topic=topic,
             timeout_s=timeout,
-            on_look=told,
+            on_look=on_look,
         )
     if as_json:
         print_json(wait.as_json(waited))

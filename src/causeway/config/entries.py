@@ -62,7 +62,7 @@ class Entry:
             return ""
         return " (# does not end a value: move the comment to a line of its own)"
 
-    def told(self, error: CausewayError) -> str:
+    def without_secrets(self, error: CausewayError) -> str:
         """Returns the text of `error`, which is about this value, without secrets."""
         if not self.secret:
             return str(error)
@@ -124,7 +124,7 @@ def read(model: type[_Model], entries: Entries, problems: Problems) -> _Model:
         try:
             value = key.kind.parse(entry.value)
         except ConfigError as error:
-            problems.add(f"{entry.place}: {entry.told(error)}")
+            problems.add(f"{entry.place}: {entry.without_secrets(error)}")
         except ValueError as error:
             problems.add(f"{entry.place} must be {error}, not {entry.shown}")
         else:

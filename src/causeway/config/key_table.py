@@ -99,8 +99,8 @@ def texts(
     """Returns keys that code reads one by one. `meanings`: their meanings by their names. `kinds`:
     the kinds of the keys that are not plain text."""
     return {
-        name: Key(name, kinds.get(name, TEXT), None, told, applies)
-        for name, told in meanings.items()
+        name: Key(name, kinds.get(name, TEXT), None, meaning, applies)
+        for name, meaning in meanings.items()
     }
 
 

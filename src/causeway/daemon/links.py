@@ -76,7 +76,7 @@ class Links:
         self._clients = clients
         self._fleet = fleet
         self._staging = staging
-        self._transforms = transforms
+        self.transforms = transforms
         self._settings = settings
         self.sides = {link.name: clients.sides(link) for link in settings.links}
         self._inputs = self._inputs_of(settings)
@@ -96,11 +96,6 @@ class Links:
     def running(self) -> tuple[LinkDriver, ...]:
         """The links of the file."""
         return tuple(self._running.values())
-
-    @property
-    def transforms(self) -> Mapping[str, Transforms]:
-        """By link."""
-        return self._transforms
 
     def cluster_ids(self, name: str) -> ClusterIds:
         """Returns the ids of a running link's clusters, as far as they are known."""
@@ -143,7 +138,7 @@ class Links:
         self._settings, self._options = settings, options
         news = self._clients.renew(settings) | self._clients.move(settings)
         self._fleet.renew(news)
-        self._transforms, self._unused = made, True
+        self.transforms, self._unused = made, True
         self.sides = {link.name: self._clients.sides(link) for link in settings.links}
         self._inputs = self._inputs_of(settings)
         wanted = {link.name: link for link in settings.links}
@@ -216,7 +211,7 @@ class Links:
         return LinkWork(
             link=link,
             run=options,
-            transforms=self._transforms[link.name],
+            transforms=self.transforms[link.name],
             also=() if inputs.beats is None else (inputs.beats.task,),
             sharers=tuple(
                 Sharer(self.sides[each.name].target_admin, each)

@@ -321,9 +321,9 @@ def done(
 
 def _refused(asking: DirectiveRequest, outcome: DirectiveOutcome) -> str | None:
     """Returns why the driver, which has read the directives, does not act on them."""
-    told = asking.contents.directives
-    if outcome.driver is None or not outcome.acted or told is None:
+    record = asking.contents.directives
+    if outcome.driver is None or not outcome.acted or record is None:
         return outcome.refused
-    if DirectiveKind.MIRROR.value not in told.kinds:
+    if DirectiveKind.MIRROR.value not in record.kinds:
         return f"{outcome.driver} runs an older Causeway, which does not know this directive"
-    return told.reason if geo_topics.is_why_not(told.reason) else None
+    return record.reason if geo_topics.is_why_not(record.reason) else None

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from causeway.config.logins import AwsSettings
 from causeway.config.reading.client_reader import ClientReader
+from causeway.config.reading.login import unsupported_options
 from causeway.config.values import Secret
 from causeway.extras import install_extra
 
@@ -72,8 +73,7 @@ def _problems(options: Mapping[str, str]) -> list[str]:
         )
     known = _TEXTS.keys() | _FLAGS.keys() | _NUMBERS.keys() | _SECRETS.keys() | {_OWN_REGION}
     if unknown := options.keys() - known:
-        told = "options of the login module that are not supported"
-        found.append(f"{told}: {', '.join(sorted(unknown))}")
+        found.append(unsupported_options(unknown))
     found += [
         f"{name} must be a whole number"
         for name in _NUMBERS

@@ -77,7 +77,7 @@ class ClientReader:
         """Adds a problem with `key`. An error may name a path. A path from outside the file is not
         shown."""
         entry = self.entries.get(key)
-        said = entry.told(cause) if entry and isinstance(cause, CausewayError) else cause
+        said = entry.without_secrets(cause) if entry and isinstance(cause, CausewayError) else cause
         self.problems.add(f"{self.place(key)}: {said}")
 
     def place(self, key: str) -> str:

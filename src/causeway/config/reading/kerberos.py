@@ -14,6 +14,7 @@ from causeway.config.entries import note, read_file
 from causeway.config.logins import RENEWAL_KEYS, KerberosSettings, TicketRenewal
 from causeway.config.reading.client_reader import ClientReader
 from causeway.config.reading.kafka_opts import file_path, java_option
+from causeway.config.reading.login import unsupported_options
 from causeway.config.values import Secret
 from causeway.errors import ConfigError, PrerequisiteError
 from causeway.extras import install_kerberos
@@ -40,9 +41,8 @@ def kerberos_settings(reader: ClientReader, options: Mapping[str, str]) -> Kerbe
     """Returns the login that the options of Krb5LoginModule describe. None after a problem, which
     goes to the reader's problems. Raises PrerequisiteError if this Python has no Kerberos."""
     _require_library()
-    if unknown := sorted(options.keys() - _KNOWN_OPTIONS):
-        told = "options of the login module that are not supported"
-        reader.refuse(_JAAS, f"{told}: {', '.join(unknown)}")
+    if unknown := options.keys() - _KNOWN_OPTIONS:
+        reader.refuse(_JAAS, unsupported_options(unknown))
         return None
     service = _service(reader, options)
     found = _key_or_ticket(reader, options)
@@ -100,8 +100,8 @@ def _key_or_ticket(reader: ClientReader, options: Mapping[str, str]) -> dict[str
     try:
         content = read_file(file_path(path))
     except ConfigError as error:
-        told = "its keyTab" if kind == "keytab" else "its ticket cache (run kinit)"
-        reader.refuse(_JAAS, f"{told} cannot be read: {error.cause}")
+        which = "its keyTab" if kind == "keytab" else "its ticket cache (run kinit)"
+        reader.refuse(_JAAS, f"{which} cannot be read: {error.cause}")
         return None
     found: dict[str, Any] = {kind: Secret(base64.b64encode(content).decode())}
     if kind == "ticket_cache":

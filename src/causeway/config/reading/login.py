@@ -9,7 +9,7 @@ lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from causeway.config.values import Secret
@@ -145,6 +145,10 @@ def is_known_option(name: str) -> bool:
     """Returns whether Causeway acts on the option, or whether the option does not change which
     token is used."""
     return name in _KNOWN_OPTIONS or name.startswith(("extension_", "unsecuredLogin"))
+
+
+def unsupported_options(names: Iterable[str]) -> str:
+    return f"options of the login module that are not supported: {', '.join(sorted(names))}"
 
 
 def grant_of(

@@ -119,8 +119,7 @@ class _OAuthReader:
             self._refuse(JAAS, f"{cause}: set {ENDPOINT}, or leave out these options")
         unknown = [name for name in self._options if not login.is_known_option(name)]
         if unknown:
-            told = "options of the login module that are not supported"
-            self._refuse(JAAS, f"{told}: {', '.join(sorted(unknown))}")
+            self._refuse(JAAS, login.unsupported_options(unknown))
 
     def _extensions(self) -> dict[str, str]:
         start = "extension_"

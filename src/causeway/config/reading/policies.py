@@ -128,7 +128,7 @@ def replication_policy(
     except ConfigError as error:
         said = error.operation.removeprefix("use ")
         entry = own.get({"read the pattern": renames.KEY, "name topic": POLICY}.get(said, said))
-        text = entry.told(error) if entry else str(error)
+        text = entry.without_secrets(error) if entry else str(error)
         if said == POLICY and named is not None and named.secret:
             text = f"{POLICY}: what it names cannot be used"  # the cause quotes it
         problems.add(f"{entry.spot}: {text}" if entry and entry.spot else text)

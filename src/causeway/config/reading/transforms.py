@@ -102,7 +102,7 @@ def check_listed(entries: Entries, flows: Mapping[str, Iterable[str]], problems:
     """Checks that a list names every transform in `entries`. `flows` maps the flows that run
     (`A->B`; "" in a file with one flow without a name) to the names in their lists."""
     everywhere = {name for names in flows.values() for name in names}
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for full, entry in entries.items():
         flow, key = _flow_of(full, flows)
         if flow is None:
@@ -112,8 +112,8 @@ def check_listed(entries: Entries, flows: Mapping[str, Iterable[str]], problems:
             continue
         name, _ = split_transform_key(key)
         names = flows[flow] if flow else everywhere
-        if name and name not in names and (flow, name) not in told:
-            told.add((flow, name))
+        if name and name not in names and (flow, name) not in reported:
+            reported.add((flow, name))
             prefix = f"{flow}." if flow else ""
             problems.add(f"{entry.place}: {prefix}{TRANSFORMS} does not name {name}")
 
@@ -168,7 +168,7 @@ class _TransformReader:
             )
             return None
         keys = read(TransformKeys, self.entries, self.problems)
-        if not keys.topics and not self._told("topics"):
+        if not keys.topics and not self._is_reported("topics"):
             self._add(self._place("topics"), "it names no topics")
         kind, text, place = self._text()
         value_format: TransformFormat = keys.value_format or (
@@ -199,7 +199,7 @@ class _TransformReader:
         entry = self.entries.get(key)
         return entry.place if entry else f"{TRANSFORM_FAMILY}{self.name}.{key}"
 
-    def _told(self, key: str) -> bool:
+    def _is_reported(self, key: str) -> bool:
         """Returns whether `key` has a value, whose problems are reported already."""
         entry = self.entries.get(key)
         return entry is not None and (entry.missing or bool(entry.value.strip()))
@@ -281,7 +281,7 @@ class _TransformReader:
         needed = [f"{part}.format" for part, name in formats.items() if name in _WITH_REGISTRY]
         given = [key for key in self.entries if key.startswith("registry.")]
         if not keys.registry_url:
-            if (needed or given) and not self._told("registry.url"):
+            if (needed or given) and not self._is_reported("registry.url"):
                 why = self._place(needed[0] if needed else given[0])
                 self._add(why, f"needs {TRANSFORM_FAMILY}{self.name}.registry.url")
             return None

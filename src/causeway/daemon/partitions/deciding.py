@@ -68,10 +68,10 @@ def decide(one: Candidate) -> Decision:
     turns = one.keeps and not progress.preserves  # it is to keep its offsets from now on
     if (
         not turns
-        and (change := transform_change(progress, one.transform))
+        and transform_change(progress, one.transform)
         and not claim_checks.why_another(progress, topic)
     ):
-        return _begin_behind(one, progress, change)
+        return _begin_behind(one, progress)
     over = _pass_over(one, progress)
     reason = None if over else _reason_to_stop(topic, progress)
     if reason is None:
@@ -184,7 +184,7 @@ def transform_change(progress: PartitionProgress, transform: str | None) -> str 
     return f"{what} while records of the earlier one were under way: it stops, unless they all came"
 
 
-def _begin_behind(one: Candidate, progress: PartitionProgress, change: str) -> Begin | BeginBehind:
+def _begin_behind(one: Candidate, progress: PartitionProgress) -> Begin | BeginBehind:
     targets = routing.targets_of(one.topic, one.partition)
     otherwise: Begin | Stop
     if one.wish.start_from is not None and not one.keeps:

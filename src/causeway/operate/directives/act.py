@@ -241,7 +241,7 @@ class DirectiveRequest(LinkRequests):
                 while not (acted := self.has_acted(self._written)):
                     if not self.reads_on_until(deadline):
                         break
-        told = self.contents.directives
+        record = self.contents.directives
         return DirectiveOutcome(
             link=self.link.name,
             action=self._action,
@@ -251,7 +251,7 @@ class DirectiveRequest(LinkRequests):
             before=plan.before,
             beside=plan.parts,
             acted=acted,
-            refused=told.reason if told is not None and acted is False else None,
+            refused=record.reason if record is not None and acted is False else None,
             seen=tuple(
                 by_progress(self.link, one)
                 for at, one in sorted(self.contents.partitions.items())
