@@ -19,7 +19,7 @@ CommandRequest = tuple[Callable[..., Any], dict[str, Any]]
 
 _MOST_PARTITIONS = 4
 _CONFIGS = {
-    "retention.ms": ("691200000", "777600000", None),
+    "retention.ms": ("31536000000", "63072000000", "-1"),
     "max.message.bytes": ("2000", "20000", None),
     "segment.bytes": ("4000", "1000000", None),
 }
@@ -54,8 +54,14 @@ class Changes:
         for plan in self.run.scenario.topics:
             self.run.create(plan)
         self.run.write_file(self.run.scenario.file)
-        # Requests of commands that have ended may arrive late.
-        self.kernel.later(15.0, self._take_back)
+        if self._commands:
+            # Requests of commands that have ended may arrive late.
+            self.run.later(15.0, self._take_back)
+        self._reload()
+
+    def _reload(self) -> None:
+        for mirror in self.run.mirrors:
+            mirror.reload()
 
     def _take_back(self) -> None:
         scopes: list[dict[str, Any]] = [{}]
@@ -64,8 +70,6 @@ class Changes:
         requests: list[CommandRequest] = [(directives.resume, scope) for scope in scopes]
         requests.append((directives.throttle, {"bytes_per_s": None, "off": True}))
         self._ask(*requests, persists=True)
-        for mirror in self.run.mirrors:
-            mirror.reload()
 
     # -- the source -------------------------------------------------------------------------------
 
@@ -85,6 +89,8 @@ class Changes:
     def _alter_config(self) -> None:
         plan, _ = self._chance.choice(self.faults.places)
         name = self._chance.choice(list(_CONFIGS))
+        if plan.content is Content.RETAINED and name == "retention.ms":
+            return
         value = self._chance.choice(_CONFIGS[name])
         self.kernel.trace(f"{plan.name}: {name} is {value}")
         self.run.source.alter_configs(plan.name, {name: value})
@@ -115,7 +121,7 @@ class Changes:
             except LookupError:
                 return  # a partition has no leader now
             self.run.source.delete_topic(plan.name)
-            self.kernel.later(self._chance.choice((0.0, 3.0, 20.0)), lambda: self.run.create(plan))
+            self.run.later(self.faults.lasts(0.0, 3.0, 20.0), lambda: self.run.create(plan))
 
     def _lose_tail_of_source(self) -> None:
         """All replicas of the source lose acknowledged records."""
@@ -195,5 +201,4 @@ class Changes:
         without = topics[1:] if self._chance.random() < 0.5 else []
         self.kernel.trace(f"the file has no {without}")
         self.run.write_file(self.run.scenario.file_without(without))
-        for mirror in self.run.mirrors:
-            mirror.reload()
+        self._reload()

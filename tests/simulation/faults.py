@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation.changes import Changes
 from tests.simulation.cluster import BrokerNode, KafkaCluster, Refused
@@ -13,6 +13,9 @@ from tests.simulation.scenario import Content, TopicPlan
 
 if TYPE_CHECKING:
     from tests.simulation.run import Run
+
+_LASTS_LONG: Final = 0.25  # how often
+_LONGER: Final = 60, 2000  # 40 s are 22 hours then
 
 
 class Faults:
@@ -35,11 +38,20 @@ class Faults:
         """One fault, or nothing where it does not apply."""
         self.places = self.run.checks.places
         if self.places:
+            self.run.hurry()
             (act,) = self._chance.choices(self._acts, self._weights)
             act()
 
+    def lasts(self, *seconds: float) -> float:
+        """One of these, in a long run now and then as many hours."""
+        chosen = self._chance.choice(seconds)
+        if self.run.scenario.long and self._chance.random() < _LASTS_LONG:
+            return chosen * self._chance.choice(_LONGER)
+        return chosen
+
     def heal(self) -> None:
         """All faults end now."""
+        self.run.hurry()
         self.kernel.trace("all faults end")
         self.network.heal()
         for cluster in (self.run.source, self.run.target):
@@ -77,19 +89,19 @@ class Faults:
     def _kill_driver(self) -> None:
         number = self._chance.randrange(len(self.run.mirrors))
         self.run.mirrors[number].kill()
-        delay = self._chance.choice((0.5, 5.0, 20.0))
-        self.kernel.later(delay, lambda: self.later_started(number))
+        delay = self.lasts(0.5, 5.0, 20.0)
+        self.run.later(delay, lambda: self.later_started(number))
 
     def _restart_cleanly(self) -> None:
         number = self._chance.randrange(len(self.run.mirrors))
         self.run.mirrors[number].stop()
-        self.kernel.later(30.0, lambda: self.later_started(number))
+        self.run.later(self.lasts(30.0), lambda: self.later_started(number))
 
     def _freeze(self, process: SimulatedProcess) -> None:
-        seconds = self._chance.choice((1.0, 8.0, 15.0, 40.0))
+        seconds = self.lasts(1.0, 8.0, 15.0, 40.0)
         self.kernel.trace(f"{process.name} is frozen for {seconds} s")
         process.freeze()
-        self.kernel.later(seconds, process.thaw)
+        self.run.later(seconds, process.thaw)
 
     def _freeze_driver(self) -> None:
         process = self._chance.choice(self.run.mirrors).process
@@ -128,12 +140,12 @@ class Faults:
     def _stop_broker(self) -> None:
         if (node := self.calm_node()) is not None:
             node.stop(clean=self._chance.random() < 0.5)
-            self.kernel.later(self._chance.choice((1.0, 10.0, 30.0)), node.start)
+            self.run.later(self.lasts(1.0, 10.0, 30.0), node.start)
 
     def _freeze_broker(self) -> None:
         if (node := self.calm_node()) is not None:
             node.freeze()
-            self.kernel.later(self._chance.choice((1.0, 6.0, 20.0)), node.thaw)
+            self.run.later(self.lasts(1.0, 6.0, 20.0), node.thaw)
 
     def _slow_broker(self) -> None:
         node = self._chance.choice(list(self._cluster().nodes))
@@ -191,7 +203,7 @@ class Faults:
     def _cut_network(self) -> None:
         mirror = self._chance.choice(self.run.mirrors).host
         node = self._chance.choice(list(self._cluster().nodes))
-        seconds = self._chance.choice((1.0, 10.0, 30.0))
+        seconds = self.lasts(1.0, 10.0, 30.0)
         self.kernel.trace(f"no bytes between {mirror} and {node} for {seconds} s")
         self.network.cut(mirror, node.host)
-        self.kernel.later(seconds, lambda: self.network.heal_pair(mirror, node.host))
+        self.run.later(seconds, lambda: self.network.heal_pair(mirror, node.host))

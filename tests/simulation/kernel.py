@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import random
+import weakref
 import zlib
 from collections.abc import Callable
 from itertools import count
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 BEGIN_S: Final = 1_760_000_000.0  # the world's time at the start, since 1970
 _SLICE_S: Final = 2e-5  # the time that a thread takes between two waits
 _GIVES_WAY: Final = 0.03  # how often a thread is interrupted at a lock or a socket
+# In a long run threads wake up late, in a time in which nothing goes wrong.
+_BUSY_S: Final = 60.0  # it begins so long after the last event
+_BRIEF_S: Final = 0.04  # shorter waits are a part of some work, and end on time
+_OFTEN_S: Final = 3.0  # shorter waits belong to looks and leases, others to tasks
+_LATE_S: Final = 1_000.0  # when looks and leases wake up: three times in a lease of an hour
+_LATER_S: Final = 18_000.0  # when tasks wake up
 
 
 class DeadlockError(Exception):
@@ -31,7 +38,7 @@ class DeadlockError(Exception):
 
 
 class SimulatedTask:
-    """A thread of a process. `held`: the locks that it has."""
+    """A thread of a process. `held`: the locks that it has, by their ids."""
 
     def __init__(
         self, process: SimulatedProcess, run: Callable[[], object], name: str, ident: int
@@ -39,7 +46,7 @@ class SimulatedTask:
         self.process = process
         self.ident = ident
         self.name = name
-        self.held: list[SimulatedLock] = []
+        self.held: dict[int, weakref.ref[SimulatedLock]] = {}
         self.locals: dict[object, dict[str, Any]] = {}
         self.ended = False
         self.thread: object = None
@@ -89,8 +96,9 @@ class SimulatedProcess:
         self.kernel.trace(f"{self.name} ends: {why}")
         self.alive = False
         for task in self.tasks:
-            for lock in list(task.held):
-                lock.owner_died()
+            for held in list(task.held.values()):
+                if (lock := held()) is not None:
+                    lock.owner_died()
         for sock in list(self.sockets.values()):
             sock.vanish() if silently else sock.close()
         for act in self.on_end:
@@ -141,6 +149,9 @@ class Kernel:
         self.events: list[str] | None = None  # a list keeps them
         self.disturb: Callable[[], object] | None = None  # called at each event
         self.skews: dict[str, float] = {}  # of the machines' clocks, in seconds, by host
+        self.long = False  # nothing goes wrong for hours or days, again and again
+        self.hurried_at = 0.0
+        self._late: dict[int, tuple[SimulatedTask, int, float]] = {}  # a wait's ticket, its end
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count(1)
         self._pids = count(1000)
@@ -210,10 +221,28 @@ class Kernel:
         task.ticket += 1
         task.woken = False
         if timeout_s is not None:
-            ticket = task.ticket
-            self.later(max(0.0, timeout_s), lambda: self._wake(task, ticket, False))
+            self._wake_later(task, max(0.0, timeout_s))
         self.loop.switch()
         return task.woken
+
+    def _wake_later(self, task: SimulatedTask, seconds: float) -> None:
+        ticket = task.ticket
+        if seconds >= _BRIEF_S and self.is_calm:
+            self._late[task.ident] = task, ticket, self.elapsed + seconds
+            seconds = max(seconds, _LATE_S if seconds < _OFTEN_S else _LATER_S)
+        self.later(seconds, lambda: self._wake(task, ticket, False))
+
+    @property
+    def is_calm(self) -> bool:
+        return self.long and self.elapsed - self.hurried_at > _BUSY_S
+
+    def hurry(self) -> None:
+        """Something happens: threads are on time for a while."""
+        self.hurried_at = self.elapsed
+        late, self._late = self._late, {}
+        for task, ticket, end in late.values():
+            if task.ticket == ticket:
+                self._wake_later(task, max(0.0, end - self.elapsed))
 
     def wake(self, task: SimulatedTask) -> None:
         self._wake(task, task.ticket, True)

@@ -57,17 +57,17 @@ class Losses:
     def _crash_machine(self) -> None:
         number = self._chance.randrange(len(self.run.mirrors))
         self.run.mirrors[number].crash()
-        delay = self._chance.choice((5.0, 20.0, 60.0))
-        self.kernel.later(delay, lambda: self.faults.later_started(number))
+        delay = self.faults.lasts(5.0, 20.0, 60.0)
+        self.run.later(delay, lambda: self.faults.later_started(number))
 
     def _freeze_drivers_in_turn(self) -> None:
         """Each one until its lease is over, so that the lead moves."""
         for number, mirror in enumerate(self.run.mirrors):
             if mirror.process is not None and mirror.alive:
                 process = mirror.process
-                begin = number * self._chance.choice((5.0, 20.0, 30.0))
-                self.kernel.later(begin, lambda process=process: self._freeze(process))  # type: ignore[misc]
-                self.kernel.later(begin + self._chance.choice((8.0, 40.0)), process.thaw)
+                begin = number * self.faults.lasts(5.0, 20.0, 30.0)
+                self.run.later(begin, lambda process=process: self._freeze(process))  # type: ignore[misc]
+                self.run.later(begin + self.faults.lasts(8.0, 40.0), process.thaw)
 
     def _freeze(self, process: SimulatedProcess) -> None:
         if not self._ended:
@@ -100,7 +100,7 @@ class Losses:
                 node.free_disk()
                 node.start()
 
-            self.kernel.later(self._chance.choice((2.0, 15.0, 30.0)), repair)
+            self.run.later(self.faults.lasts(2.0, 15.0, 30.0), repair)
 
     # -- the target's logs ------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ Import this module after `patches.install`.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -231,28 +230,8 @@ def _driver(settings: Settings, on_status: Callable[[Look], None]) -> daemon.Dri
     return daemon.Driver(settings, options, on_status, lambda _: None, threading.Event())
 
 
-# Pauses between looks. Each look costs the simulation something, also if nothing has happened.
-_LOOKS: Final = (
-    *("TICK_S", "_TICK_S", "_CALM_S", "_STATUS_S", "LOOK_S", "_LOOK_S", "_POLL_S"),
-    *("REPORT_INTERVAL_S", "_SYNCS_S", "_SOURCE_S", "_DATES_S", "_MIRROR_MAKER_S"),
-)
-_LONGEST_LOOK_S: Final = 5.0
-
-
-def _slow_down(patch: pytest.MonkeyPatch, pace: int) -> None:
-    """All modules look `pace` times less often, at least each few seconds."""
-    for name, module in sorted(sys.modules.items()):
-        if name.startswith("causeway."):
-            for look in _LOOKS:
-                pause = getattr(module, look, None)
-                if isinstance(pause, float) and pause < _LONGEST_LOOK_S:
-                    patch.setattr(module, look, min(pause * pace, _LONGEST_LOOK_S))
-
-
-def patch_causeway(patch: pytest.MonkeyPatch, pace: int) -> None:
+def patch_causeway(patch: pytest.MonkeyPatch) -> None:
     """Replaces Spark, the lease's timer, and the look at processes of the machine."""
-    if pace > 1:
-        _slow_down(patch, pace)
     transforms.patch_transforms(patch)
     patch.setattr(daemon, "Engine", LaneLauncher)
     patch.setattr(loop, "LeaseGuard", LeaseAlarm)

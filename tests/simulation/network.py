@@ -21,6 +21,7 @@ _ROOM: Final = 256 * 1024  # bytes of one direction that are under way or not ye
 _LOCAL_S: Final = 2e-5
 _FIRST_FD: Final = 100_000
 _DEAD_AFTER_S: Final = 60.0  # keep-alive gives up a peer that is gone
+_CONNECT_S: Final = 120.0  # Linux gives up to connect
 
 Buffer = bytes | bytearray | memoryview
 At = tuple[str, int]
@@ -284,24 +285,18 @@ class SimulatedSocket:
         there = self.process.host if host.startswith("127.") else host
         self._at, self._peer = (self.process.host, network.free_port()), (host, port)
         kernel.wait(network.delay(self.process.host, there))
+        limit_s = _CONNECT_S if self._timeout is None else self._timeout
+        until = kernel.elapsed + limit_s
         while network.is_cut(self.process.host, there):
-            if not self._sleep_until_healed():
+            if kernel.elapsed >= until:
                 raise TimeoutError(errno.ETIMEDOUT, "timed out")
+            kernel.wait(min(0.5, limit_s))
         if (listener := network.listeners.get((there, port))) is not None:
             listener.receive_connection(self)
         elif (server := network.server_at(there, port)) is not None:
             self._connect_to(server, there)
         else:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-
-    def _sleep_until_healed(self) -> bool:
-        """False once the time for connecting is over."""
-        limit = 30.0 if self._timeout is None else self._timeout
-        self.network.kernel.wait(min(0.5, limit))
-        if self._timeout is not None:
-            self._timeout = max(0.0, self._timeout - 0.5)
-            return self._timeout > 0
-        return True
 
     def _connect_to(self, server: Server, there: str) -> None:
         ours = SocketEnd(self.network, self.process.host, self)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,12 @@ from tests.simulation.workload import Application, Group, OtherWriter
 
 _LOOK_S: Final = 1.0
 _ADOPTS_AGAIN_S: Final = 30.0
+_ENDS: Final = 1 / 6  # how often a fault of a long run is the last one for a while
+_CALM_H: Final = 0.2, 2.0, 24.0, 72.0, 200.0
+_CALM_WITHIN_S: Final = 60.0
+_LOOKS: Final = 8  # in that time
+_CALM_LOOK_S: Final = 60.0
+_TAKE_OVER_S: Final = 6 * 3600.0  # leases are long
 
 
 class StuckError(AssertionError):
@@ -41,6 +48,7 @@ class Run:
     ) -> None:
         self.kernel, self.network, self.mutation = kernel, network, mutation
         self.scenario = scenario or choose(kernel.random)
+        kernel.long = self.scenario.long
         settings = BrokerSettings(default_replication_factor=self.scenario.replication)
         self.source, self.target = (
             KafkaCluster(
@@ -76,7 +84,7 @@ class Run:
     def run(self) -> None:
         """Raises what is wrong."""
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-            patch_causeway(patch, self.scenario.pace)
+            patch_causeway(patch)
             watch_leaders(patch)
             self.patch = patch
             if self.mutation is not None:
@@ -100,7 +108,10 @@ class Run:
         cluster = self._origin(plan)
         if plan.name in cluster.topics:
             return
-        configs = {"min.insync.replicas": str(min(2, self.scenario.nodes)), **plan.configs}
+        configs = {
+            "min.insync.replicas": str(min(2, self.scenario.nodes)),
+            **self.scenario.configs_of(plan),
+        }
         try:
             cluster.create_topic(plan.name, plan.partitions, self.scenario.replication, configs)
         except Refused:
@@ -116,7 +127,7 @@ class Run:
         if any((each.plan, each.partition) == (plan, partition) for each in self.applications):
             return
         cluster = self._origin(plan)
-        application = Application(self.kernel, cluster, plan, partition, self.scenario.pace)
+        application = Application(self.kernel, cluster, plan, partition)
         self.applications.append(application)
         if self._stopping:
             application.stop()
@@ -129,10 +140,9 @@ class Run:
             if not plan.late:
                 self.create(plan)
             if plan.content is Content.SHARED:
-                self.others.append(OtherWriter(self.kernel, self.target, plan, scenario.pace))
+                self.others.append(OtherWriter(self.kernel, self.target, plan))
         self.groups = [
-            Group(self.kernel, self.source, f"group-{number}", self._places, scenario.pace)
-            for number in range(2)
+            Group(self.kernel, self.source, f"group-{number}", self._places) for number in range(2)
         ]
         for number in range(scenario.drivers):
             self.mirrors.append(SimulatedMirror(self.kernel, self.file, f"m-{number}.sim"))
@@ -169,17 +179,42 @@ class Run:
         self.kernel.run_for(5 + self.kernel.random.random() * 10)
         while self.kernel.elapsed < end:
             faults.step()
-            self.kernel.run_for(self.kernel.random.expovariate(1 / 3) * self.scenario.pace)
+            self.kernel.run_for(self.kernel.random.expovariate(1 / 3))
             self.look()
+            if self.scenario.long and self.kernel.random.random() < _ENDS:
+                self._be_calm()
         faults.heal()
+
+    def _be_calm(self) -> None:
+        """Nothing goes wrong for hours, or for days."""
+        chance = self.kernel.random
+        seconds = chance.choice(_CALM_H) * 3600 * chance.uniform(0.5, 1.5)
+        for _ in range(_LOOKS):
+            self.kernel.run_for(seconds / _LOOKS)
+            self.look()
+
+    def hurry(self) -> None:
+        """Something happens, which is more than the passing of time."""
+        self.kernel.hurry()
+        for client in self._clients:
+            client.hurry()
+
+    def later(self, delay_s: float, act: Callable[[], object]) -> None:
+        def happen() -> None:
+            self.hurry()
+            act()
+
+        self.kernel.later(delay_s, happen)
 
     def _recover(self) -> None:
         self._stopping = True
         for client in self._clients:
             client.stop()
-        deadline = self.kernel.elapsed + self.scenario.catch_up_s * self.scenario.pace
+        deadline = self.kernel.elapsed + self.scenario.catch_up_s
+        if self.scenario.long:
+            deadline += _TAKE_OVER_S
         while True:
-            self.kernel.run_for(_LOOK_S * self.scenario.pace)
+            self.kernel.run_for(_CALM_LOOK_S if self.kernel.is_calm else _LOOK_S)
             self.look()
             for mirror in self.mirrors:
                 if not mirror.alive:
@@ -188,15 +223,25 @@ class Run:
                 self.create(plan)
             stopped = self.stopped()
             adopts = self._adopt(stopped)
-            left = [each for checks in self.all_checks for each in checks.missing(stopped)]
-            if all(each.idle for each in self.applications) and not left and not adopts:
-                break
+            all_written = all(each.idle for each in self.applications)
+            left = [] if all_written else ["a transaction stays open"]
+            if all_written and not adopts:
+                left = [each for checks in self.all_checks for each in checks.missing(stopped)]
+                if not left:
+                    break
             if self.kernel.elapsed > deadline:
-                left = left or ["a transaction stays open"]
                 raise StuckError("; ".join([*left, *self._reasons()]))
-        self.kernel.run_for(30.0 * self.scenario.pace)
-        self.look()
-        self._check_calm()
+        self.hurry()
+        self._await_calm()
+
+    def _await_calm(self) -> None:
+        """Raises StuckError."""
+        end = self.kernel.elapsed + _CALM_WITHIN_S
+        self.live(self.scenario.rest_s)
+        while left := self._not_calm():
+            if self.kernel.elapsed > end:
+                raise StuckError(left)
+            self.live(_LOOK_S)
 
     def _adopt(self, stopped: set[tuple[str, int]]) -> bool:
         """A person acknowledges losses that the file does not allow. False if there are none."""
@@ -207,8 +252,9 @@ class Run:
         }
         for topic in sorted(found):
             since = self.kernel.elapsed - self._adopted.get(topic, -math.inf)
-            if since > _ADOPTS_AGAIN_S * self.scenario.pace:
+            if since > _ADOPTS_AGAIN_S:
                 self._adopted[topic] = self.kernel.elapsed
+                self.hurry()
                 self.faults.changes.adopt(topic)
         return bool(found)
 
@@ -221,8 +267,9 @@ class Run:
             if each.state == State.STOPPED and each.reason
         }
 
-    def _check_calm(self) -> None:
-        """A driver leads, and says of each partition that it runs and that nothing is left."""
+    def _not_calm(self) -> str:
+        """A partition of which no leading driver says that it runs and that nothing is left. Empty
+        if there is none."""
         led = {(each.topic, each.partition): each for mirror in self.mirrors for each in mirror.led}
         for plan, partition in (each for checks in self.all_checks for each in checks.places):
             place = plan.name, partition
@@ -231,7 +278,8 @@ class Run:
             found = led.get(place)
             if found is None or found.state != State.RUNNING or found.lag_records != 0:
                 said = found and f"{found.state} {found.reason}, lag {found.lag_records}"
-                raise StuckError(f"{place} has nothing left to mirror, but its status is {said}")
+                return f"{place} has nothing left to mirror, but its status is {said}"
+        return ""
 
     def _reasons(self) -> list[str]:
         """What the drivers say of partitions that do not run."""
@@ -244,6 +292,7 @@ class Run:
 
     def _end(self) -> None:
         """The drivers end as SIGTERM ends them."""
+        self.hurry()
         for mirror in self.mirrors:
             mirror.stop()
         deadline = self.kernel.elapsed + 120.0

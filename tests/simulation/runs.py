@@ -10,7 +10,7 @@ import resource
 import sys
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tests.simulation import again, patches
@@ -32,7 +32,7 @@ class Options:
 
     mutation: str | None = None
     intact: bool = False
-    pace: int = 1
+    long: bool = False
     trace: bool = False
     events: bool = False
     disturbed: bool = False
@@ -86,7 +86,7 @@ def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = F
         f" {len(failed)} failed: {sorted(failed)}"
     )
     if failed:
-        long = " --long" if options.pace > 1 else ""
+        long = " --long" if options.long else ""
         short = "" if options.faults_s is None else " --short"
         print(f"Again: python -m tests.simulation --seed {min(failed)} --trace{long}{short}")
     return 1 if failed else 0
@@ -145,11 +145,12 @@ def _run(seed: int, options: Options, scenario: Scenario | None = None) -> dict[
     network = Network(kernel)
     patches.use(kernel, network)
     failure = ""
-    scenario = scenario or choose(kernel.random, faults_s=options.faults_s, pace=options.pace)
+    scenario = scenario or choose(kernel.random, faults_s=options.faults_s, long=options.long)
     try:
         made = None if options.mutation is None else MUTATIONS[options.mutation]
         if made is not None:
-            scenario = made.focus(scenario)
+            focused = made.focus(scenario)
+            scenario = replace(focused, faults_s=scenario.faults_s) if options.long else focused
         Run(kernel, network, None if options.intact else made, scenario).run()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation import transforms
+from tests.simulation.cluster import DAY_MS
 
 if TYPE_CHECKING:
     from tests.simulation.run import Run
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 SOURCE, TARGET = "A", "B"
 LINK: Final = f"{SOURCE}->{TARGET}"
 LINK_BACK: Final = f"{TARGET}->{SOURCE}"
+_LEASE_S: Final = 3600  # of a long run, the longest one that there is
+_FAULTS_S: Final = 30.0, 60.0, 120.0
+_LONG_S: Final = 5 * 86_400.0, 10 * 86_400.0, 20 * 86_400.0
 
 
 class Content(StrEnum):
@@ -60,11 +64,11 @@ class TopicPlan:
 class Scenario:
     """`nodes`: of each cluster. `faults_s`: how long things go wrong. `sole_writer`: as the file
     says it; None: it says nothing. `loss`: what a partition does if the source has deleted records
-    before they were mirrored; one that stops is adopted at the end. `pace`: how many times slower
-    everything is that comes again and again. `back`: topics of a second flow, from the target to
-    the source. `script`: what goes wrong, in place of faults by chance, and with
+    before they were mirrored; one that stops is adopted at the end. `long`: it takes days, and
+    between some faults nothing goes wrong for hours or days. `back`: topics of a second flow, from
+    the target to the source. `script`: what goes wrong, in place of faults by chance, and with
     `ends_with_script` nothing more. `catch_up_s`: the
-    time for the rest, after all faults."""
+    time for the rest, after all faults. `rest_s`: how long it goes on after that."""
 
     nodes: int
     replication: int
@@ -77,13 +81,21 @@ class Scenario:
     gaps: str
     identity: bool = False
     sole_writer: bool | None = None
-    pace: int = 1
+    long: bool = False
     loss: str = "stop"
     back: tuple[TopicPlan, ...] = ()
     keys: dict[str, str] = field(default_factory=dict)
     catch_up_s: float = 900.0
+    rest_s: float = 30.0
     ends_with_script: bool = False
     script: Callable[[Run], None] | None = field(default=None, repr=False)
+
+    def configs_of(self, plan: TopicPlan) -> dict[str, str]:
+        """Of its topic. Days go by in a long run, so that the source deletes old records."""
+        if not self.long:
+            return plan.configs
+        retention_ms = DAY_MS if plan.content is Content.RETAINED else -1
+        return {**plan.configs, "retention.ms": str(retention_ms)}
 
     @property
     def file(self) -> str:
@@ -115,15 +127,15 @@ class Scenario:
             "checkpoints.topic.replication.factor": str(self.replication),
             "offset-syncs.topic.replication.factor": str(self.replication),
             "heartbeats.topic.replication.factor": str(self.replication),
-            "refresh.topics.interval.seconds": str(5 * self.pace),
-            "refresh.groups.interval.seconds": str(5 * self.pace),
-            "sync.topic.configs.interval.seconds": str(20 * self.pace),
-            "emit.checkpoints.interval.seconds": str(5 * self.pace),
+            "refresh.topics.interval.seconds": "5",
+            "refresh.groups.interval.seconds": "5",
+            "sync.topic.configs.interval.seconds": "20",
+            "emit.checkpoints.interval.seconds": "5",
             "sync.group.offsets.enabled": str(self.group_sync).lower(),
-            "sync.group.offsets.interval.seconds": str(5 * self.pace),
-            "emit.heartbeats.interval.seconds": str(10 * self.pace),
-            f"{SOURCE}.consumer.fetch.max.wait.ms": str(min(500 * self.pace, 10_000)),
-            "causeway.lease.seconds": "" if self.pace == 1 else "60",
+            "sync.group.offsets.interval.seconds": "5",
+            "emit.heartbeats.interval.seconds": "10",
+            f"{SOURCE}.consumer.fetch.max.wait.ms": "1000000" if self.long else "500",
+            "causeway.lease.seconds": str(_LEASE_S) if self.long else "",
             "sync.topic.acls.enabled": "false",
             "causeway.lanes": str(self.lanes),
             "causeway.offsets.gaps": self.gaps,
@@ -148,7 +160,7 @@ CONFIGS: Final[dict[Content, dict[str, str]]] = {
 }
 
 
-def choose(chance: random.Random, *, faults_s: float | None = None, pace: int = 1) -> Scenario:
+def choose(chance: random.Random, *, faults_s: float | None = None, long: bool = False) -> Scenario:
     """The scenario of a seed. `faults_s`: by chance unless given."""
     nodes = chance.choice((1, 2, 3, 3))
     identity = chance.random() < 0.25
@@ -171,8 +183,9 @@ def choose(chance: random.Random, *, faults_s: float | None = None, pace: int = 
         topics=topics,
         drivers=chance.choice((1, 1, 2)),
         lanes=chance.choice((1, 2)),
-        faults_s=chance.choice((30.0, 60.0, 120.0)) * pace if faults_s is None else faults_s,
-        pace=pace,
+        faults_s=faults_s or chance.choice(_LONG_S if long else _FAULTS_S),
+        rest_s=30.0 if faults_s is None else 5.0,
+        long=long,
         loss=chance.choice(("stop", "continue")),
         back=back,
         group_sync=chance.random() < 0.7,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
@@ -56,7 +57,7 @@ class SimulatedLock:
         self._count = 1
         self._owner = task
         if task is not None:
-            task.held.append(self)
+            task.held[id(self)] = weakref.ref(self)
         return True
 
     def release(self) -> None:
@@ -70,13 +71,18 @@ class SimulatedLock:
     def _free(self) -> None:
         self._count = 0
         if self._owner is not None:
-            self._owner.held.remove(self)  # Condition releases locks that another thread took
+            del self._owner.held[id(self)]  # Condition releases locks that another thread took
         self._owner = None
         while self._waiting:
             task = self._waiting.popleft()
             if task.process.alive:
                 _kernel.wake(task)
                 return
+
+    def __del__(self) -> None:
+        # Condition leaves the lock of each wait taken.
+        if self._owner is not None:
+            del self._owner.held[id(self)]
 
     def owner_died(self) -> None:
         """A lock of a module belongs to all processes of a simulation: it must not stay taken."""

@@ -17,11 +17,63 @@ from tests.simulation.scenario import TRANSACTIONAL, Content, TopicPlan
 OTHERS: Final = b"other "  # the values of records that only the target has begin so
 _KEYS: Final = 5  # of a compacted partition
 _DAY_MS: Final = 86_400_000
+_PAUSES_S: Final = 0.05, 0.3, 2.0
+_LONG_S: Final = 0.3, 1.0, 3.0
+_RARE_S: Final = 7_200.0, 40_000.0, 200_000.0
+_BRISK_S: Final = 5.0  # for which clients of a long run are brisk, after something has happened
 _CODECS: Final = (0, 0, 0, 0, 1, 2, 3, 4)  # as in a batch's attributes
 
 
-class Application:
-    """Writes to one partition, now and then, until `stop`."""
+class Client:
+    """Acts again and again until `stop`: after pauses of `pause_s` or so, in a long run after much
+    longer ones while nothing else happens."""
+
+    def __init__(self, kernel: Kernel, pause_s: float) -> None:
+        self.kernel = kernel
+        self.stopped = False
+        self._pause_s = pause_s
+        self._rare_s = kernel.random.choice(_RARE_S) if kernel.long else 0.0
+        self._turn = 0
+
+    def start(self) -> None:
+        self._again(self.kernel.random.random() * self._pause_s)
+
+    def hurry(self) -> None:
+        """Something else happens."""
+        if self._turn and not self.idle:
+            self.start()
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.hurry()
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has stopped, and has nothing left to do."""
+        return self.stopped
+
+    def _again(self, seconds: float) -> None:
+        self._turn += 1
+        turn = self._turn
+        self.kernel.later(seconds, lambda: self._go_on(turn))
+
+    def _go_on(self, turn: int) -> None:
+        if turn == self._turn and not self.idle:
+            self._step()
+            calm = self.kernel.long and self.kernel.elapsed - self.kernel.hurried_at > _BRISK_S
+            pause_s = self._rare_s if calm and self.may_rest else self._pause_s
+            self._again(self.kernel.random.random() * 2 * pause_s)
+
+    @property
+    def may_rest(self) -> bool:
+        return True
+
+    def _step(self) -> None:
+        raise NotImplementedError
+
+
+class Application(Client):
+    """Writes to one partition, now and then."""
 
     def __init__(
         self,
@@ -29,30 +81,25 @@ class Application:
         cluster: KafkaCluster,
         plan: TopicPlan,
         partition: int,
-        pace: int = 1,
     ) -> None:
-        self.kernel, self.cluster = kernel, cluster
+        super().__init__(kernel, kernel.random.choice(_LONG_S if kernel.long else _PAUSES_S))
+        self.cluster = cluster
         self.plan, self.partition = plan, partition
-        self.stopped = False
         self._chance = kernel.random
         self._number = 0
         self._transactional = plan.content in TRANSACTIONAL
         self._codec = self._chance.choice(_CODECS)
         self._producer: ClusterProducer | None = None
-        self._pause_s = self._chance.choice((0.05, 0.3, 2.0)) * pace
         self._open = False
         self._lives = 0
 
-    def start(self) -> None:
-        self.kernel.later(self._chance.random() * self._pause_s, self._step)
-
-    def stop(self) -> None:
-        self.stopped = True
-
     @property
     def idle(self) -> bool:
-        """Whether it has stopped, and no transaction is open."""
         return self.stopped and not self._open
+
+    @property
+    def may_rest(self) -> bool:
+        return not self._open
 
     def _step(self) -> None:
         try:
@@ -61,8 +108,6 @@ class Application:
             # A broker is down. A real producer tries again; this one begins another life, in which
             # it says nothing of records whose answer it did not get.
             self._producer = None
-        if not self.idle:
-            self.kernel.later(self._chance.random() * 2 * self._pause_s, self._step)
 
     def _act(self) -> None:
         if self._producer is None:
@@ -102,27 +147,16 @@ class Application:
         return made
 
 
-class OtherWriter:
+class OtherWriter(Client):
     """Writes to the mirror's topic on the target, next to the mirror."""
 
-    def __init__(
-        self, kernel: Kernel, target: KafkaCluster, plan: TopicPlan, pace: int = 1
-    ) -> None:
-        self.kernel, self.target, self.plan = kernel, target, plan
-        self.stopped = False
+    def __init__(self, kernel: Kernel, target: KafkaCluster, plan: TopicPlan) -> None:
+        super().__init__(kernel, kernel.random.choice((0.1, 1.0, 5.0)))
+        self.target, self.plan = target, plan
         self._number = 0
-        self._pause_s = kernel.random.choice((0.1, 1.0, 5.0)) * pace
-
-    def start(self) -> None:
-        self.kernel.later(self.kernel.random.random() * self._pause_s, self._step)
-
-    def stop(self) -> None:
-        self.stopped = True
 
     def _step(self) -> None:
         _try(self._act)
-        if not self.stopped:
-            self.kernel.later(self.kernel.random.random() * 2 * self._pause_s, self._step)
 
     def _act(self) -> None:
         topic = self.target.topics.get(self.plan.mirrored)
@@ -134,7 +168,7 @@ class OtherWriter:
         ClusterProducer(self.target).write(self.plan.mirrored, partition, [(b"k", value)])
 
 
-class Group:
+class Group(Client):
     """A consumer group of the source that has read some records, and commits that."""
 
     def __init__(
@@ -143,27 +177,14 @@ class Group:
         cluster: KafkaCluster,
         name: str,
         places: Callable[[], list[tuple[str, int]]],
-        pace: int = 1,
     ) -> None:
-        self._pace = pace
-        self.kernel, self.cluster, self.name = kernel, cluster, name
-        self.places = places
-        self.stopped = False
+        super().__init__(kernel, 3.0)
+        self.cluster, self.name, self.places = cluster, name, places
         self._positions: dict[tuple[str, int], int] = {}
 
-    def start(self) -> None:
-        self.kernel.later(self.kernel.random.random() * 5, self._step)
-
-    def stop(self) -> None:
-        self.stopped = True
-
     def _step(self) -> None:
-        if self.stopped:
-            return
-        chance = self.kernel.random
         for place in self.places():
             _try(lambda place=place: self._read(place))  # type: ignore[misc]
-        self.kernel.later((1 + chance.random() * 4) * self._pace, self._step)
 
     def _read(self, place: tuple[str, int]) -> None:
         replica = self.cluster.replica(*place)

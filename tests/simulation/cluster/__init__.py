@@ -14,11 +14,12 @@ from tests.simulation.cluster.log import LogBatch, ReplicaLog, records_in
 from tests.simulation.cluster.node import BrokerNode
 from tests.simulation.cluster.replica import Replica
 from tests.simulation.cluster.session import BrokerSession
-from tests.simulation.cluster.settings import BrokerSettings
+from tests.simulation.cluster.settings import DAY_MS, BrokerSettings
 from tests.simulation.cluster.topic_states import PartitionState, TopicState
 from tests.simulation.cluster.writer import ClusterProducer, batch_of
 
 __all__ = [
+    "DAY_MS",
     "BrokerNode",
     "BrokerSession",
     "BrokerSettings",

@@ -10,6 +10,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+from tests.simulation.kernel import Kernel
+
 _ROOT: Final = Path(__file__).parents[3]
 
 _SCRIPT: Final = """
@@ -49,3 +53,42 @@ def test_simulated_process_cannot_start_real_processes_threads_or_sockets() -> N
     )
     refused = [f"{each} refused" for each in ("fork", "process", "socket", "thread")]
     assert result.stdout.split("\n") == [*refused, ""], result.stderr
+
+
+@pytest.mark.parametrize("seconds", [0.25, 20.0])
+def test_thread_of_a_long_run_is_late_until_something_happens(seconds: float) -> None:
+    kernel = Kernel(1)
+    kernel.long = True
+    woken: list[float] = []
+
+    def look() -> None:
+        while True:
+            kernel.wait(seconds)
+            woken.append(kernel.elapsed)
+
+    kernel.process("driver", "m.sim").start(look)
+    kernel.run_for(60.0)
+    assert len(woken) == pytest.approx(60.0 / seconds, abs=1), "it is on time at first"
+    kernel.run_for(100_000.0)
+    late = woken[-1] - woken[-2]
+    assert late == pytest.approx(1_000.0 if seconds < 1 else 18_000.0, abs=1)
+    kernel.hurry()
+    before = len(woken)
+    kernel.run_for(seconds)
+    assert len(woken) > before
+
+
+def test_thread_of_a_long_run_takes_up_its_work_on_time() -> None:
+    kernel = Kernel(1)
+    kernel.long = True
+    kernel.later(1_000.0, lambda: None)
+    kernel.run_for(1_000.0)
+    woken: list[float] = []
+
+    def send_again() -> None:
+        kernel.wait(0.02)
+        woken.append(kernel.elapsed)
+
+    kernel.process("lane", "m.sim").start(send_again)
+    kernel.run_for(1.0)
+    assert woken == pytest.approx([1_000.02], abs=1e-3)
