@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from causeway.link_topics import PartitionProgress, decode_entry
-from tests.simulation.cluster import KafkaCluster, LogBatch, Refused, records_in
+from tests.simulation.cluster import DAY_MS, KafkaCluster, LogBatch, Refused, records_in
 from tests.simulation.kernel import SimulatedProcess
 from tests.simulation.scenario import IN_ORDER, Content
 from tests.simulation.statements import PROGRESS
@@ -14,6 +14,7 @@ from tests.simulation.statements import PROGRESS
 if TYPE_CHECKING:
     from tests.simulation.faults import Faults
 
+_KNOWN_MS: Final = DAY_MS / 2  # brokers keep a producer for a day; clocks are hours ahead
 # The source has deleted records that the target may lose, or the target forgets the producer: then
 # it accepts any sequence, so that records are missing in its log, and the partition stops.
 _CANNOT_BE_SENT_AGAIN = IN_ORDER | {Content.DELETED, Content.REPLACED, Content.OLD}
@@ -124,7 +125,7 @@ class Losses:
         try:
             batches = target.batches(*place)
             count = self._chance.randint(1, 5)
-            if _know_a_producer(batches[:-count]):
+            if self._know_a_producer(batches[:-count]):
                 last = batches[-count]
                 self.kernel.trace(f"{place} of the target loses its records from {last.base} on")
                 target.cut(*place, last.base)
@@ -160,7 +161,7 @@ class Losses:
             for each in state.replicas
             if each not in state.isr
             and each in target.controller.alive
-            and _know_a_producer(target.replica(*place, each).log.batches)
+            and self._know_a_producer(target.replica(*place, each).log.batches)
         ]
         if behind:
             target.elect(*place, self._chance.choice(behind), unclean=True)
@@ -169,8 +170,14 @@ class Losses:
         """Old records make brokers forget their producer."""
         self._chance.choice(self._clusters).expire_producers()
 
-
-def _know_a_producer(batches: Sequence[LogBatch]) -> bool:
-    """Whether a broker with this log knows the producer of the mirror. A broker that does not would
-    accept the next batch of a lane although batches before it are lost."""
-    return any(each.header.producer_id >= 0 and not each.is_control for each in batches)
+    def _know_a_producer(self, batches: Sequence[LogBatch]) -> bool:
+        """Whether a broker with this log knows the producer of the mirror, also if its clock is
+        wrong. A broker that does not would accept the next batch of a lane although batches before
+        it are lost."""
+        oldest_ms = self.kernel.now() * 1000 - _KNOWN_MS
+        return any(
+            each.header.producer_id >= 0
+            and not each.is_control
+            and each.header.max_timestamp > oldest_ms
+            for each in batches
+        )
