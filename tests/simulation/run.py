@@ -29,9 +29,10 @@ _ADOPTS_AGAIN_S: Final = 30.0
 _ENDS: Final = 1 / 6  # how often a fault of a long run is the last one for a while
 _CALM_H: Final = 0.2, 2.0, 24.0, 72.0, 200.0
 _CALM_WITHIN_S: Final = 60.0
-_LOOKS: Final = 8  # in that time
+_LOOKS: Final = 8  # in that time, and more often than the source deletes records
+_OFTEN_S: Final = 6 * 3600.0
 _CALM_LOOK_S: Final = 60.0
-_TAKE_OVER_S: Final = 6 * 3600.0  # leases are long
+_LATE_S: Final = 24 * 3600.0  # leases last for an hour, and threads are late by hours
 
 
 class StuckError(AssertionError):
@@ -162,11 +163,11 @@ class Run:
             for mirror in self.mirrors:
                 checks.statements.look_at_status(mirror.partitions)
 
-    def live(self, seconds: float) -> None:
+    def live(self, seconds: float, look_s: float = _LOOK_S) -> None:
         """Time passes, and what must hold is checked."""
         end = self.kernel.elapsed + seconds
         while self.kernel.elapsed < end:
-            self.kernel.run_for(min(_LOOK_S, end - self.kernel.elapsed))
+            self.kernel.run_for(min(look_s, end - self.kernel.elapsed))
             self.look()
 
     def _live(self) -> None:
@@ -189,9 +190,7 @@ class Run:
         """Nothing goes wrong for hours, or for days."""
         chance = self.kernel.random
         seconds = chance.choice(_CALM_H) * 3600 * chance.uniform(0.5, 1.5)
-        for _ in range(_LOOKS):
-            self.kernel.run_for(seconds / _LOOKS)
-            self.look()
+        self.live(seconds, min(seconds / _LOOKS, _OFTEN_S))
 
     def hurry(self) -> None:
         """Something happens, which is more than the passing of time."""
@@ -212,7 +211,7 @@ class Run:
             client.stop()
         deadline = self.kernel.elapsed + self.scenario.catch_up_s
         if self.scenario.long:
-            deadline += _TAKE_OVER_S
+            deadline += _LATE_S
         while True:
             self.kernel.run_for(_CALM_LOOK_S if self.kernel.is_calm else _LOOK_S)
             self.look()

@@ -18,6 +18,7 @@ SOURCE, TARGET = "A", "B"
 LINK: Final = f"{SOURCE}->{TARGET}"
 LINK_BACK: Final = f"{TARGET}->{SOURCE}"
 _LEASE_S: Final = 3600  # of a long run, the longest one that there is
+_RARE_S: Final = 4 * 3600  # of a long run, between looks at topics and leaders
 _FAULTS_S: Final = 30.0, 60.0, 120.0
 _LONG_S: Final = 5 * 86_400.0, 10 * 86_400.0, 20 * 86_400.0
 
@@ -68,7 +69,8 @@ class Scenario:
     between some faults nothing goes wrong for hours or days. `back`: topics of a second flow, from
     the target to the source. `script`: what goes wrong, in place of faults by chance, and with
     `ends_with_script` nothing more. `catch_up_s`: the
-    time for the rest, after all faults. `rest_s`: how long it goes on after that."""
+    time for the rest, after all faults. `rest_s`: how long it goes on after that.
+    `refresh_s`: between two looks at the topics."""
 
     nodes: int
     replication: int
@@ -87,6 +89,7 @@ class Scenario:
     keys: dict[str, str] = field(default_factory=dict)
     catch_up_s: float = 900.0
     rest_s: float = 30.0
+    refresh_s: int = 5
     ends_with_script: bool = False
     script: Callable[[Run], None] | None = field(default=None, repr=False)
 
@@ -127,15 +130,16 @@ class Scenario:
             "checkpoints.topic.replication.factor": str(self.replication),
             "offset-syncs.topic.replication.factor": str(self.replication),
             "heartbeats.topic.replication.factor": str(self.replication),
-            "refresh.topics.interval.seconds": "5",
+            "refresh.topics.interval.seconds": str(self.refresh_s),
             "refresh.groups.interval.seconds": "5",
             "sync.topic.configs.interval.seconds": "20",
             "emit.checkpoints.interval.seconds": "5",
             "sync.group.offsets.enabled": str(self.group_sync).lower(),
             "sync.group.offsets.interval.seconds": "5",
             "emit.heartbeats.interval.seconds": "10",
-            f"{SOURCE}.consumer.fetch.max.wait.ms": "1000000" if self.long else "500",
+            f"{SOURCE}.consumer.fetch.max.wait.ms": str(_LEASE_S * 1000) if self.long else "500",
             "causeway.lease.seconds": str(_LEASE_S) if self.long else "",
+            f"{SOURCE}.consumer.metadata.max.age.ms": str(_RARE_S * 1000) if self.long else "",
             "sync.topic.acls.enabled": "false",
             "causeway.lanes": str(self.lanes),
             "causeway.offsets.gaps": self.gaps,
@@ -186,6 +190,7 @@ def choose(chance: random.Random, *, faults_s: float | None = None, long: bool =
         faults_s=faults_s or chance.choice(_LONG_S if long else _FAULTS_S),
         rest_s=30.0 if faults_s is None else 5.0,
         long=long,
+        refresh_s=chance.choice((5, _RARE_S)) if long else 5,
         loss=chance.choice(("stop", "continue")),
         back=back,
         group_sync=chance.random() < 0.7,
