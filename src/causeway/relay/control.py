@@ -30,7 +30,7 @@ _LOG_S = 60.0  # how often to log that strangers were shut out
 
 
 def new_secret() -> str:
-    """A fresh key, as text for the environment."""
+    """Returns a fresh key, as text for the environment."""
     return Fernet.generate_key().decode()
 
 

@@ -63,7 +63,7 @@ class Sought:
     floor: int = 0
 
     def of(self, offsets: Sequence[int]) -> Sought:
-        """The same look-up for these offsets."""
+        """Returns the same look-up for these offsets."""
         return replace(self, offsets=offsets)
 
 
@@ -202,7 +202,7 @@ def _places(
 def _written(
     sought: Sought, target: Cluster, start: int, check: Callable[[], None]
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches in the target that the mirror wrote."""
+    """Yields the batches in the target that the mirror wrote."""
     end = sought.span.end.target
     for raw in log_reader.raw_batches(target, sought.target, start, end, check):
         batch = BatchHeader.of(raw)
@@ -211,8 +211,8 @@ def _written(
 
 
 def _digest(record: Record) -> bytes:
-    """A digest of the content by which records are compared. Records may be large, and many digests
-    are kept."""
+    """Returns a digest of the content by which records are compared. Records may be large, and many
+    digests are kept."""
     return hashlib.blake2b(repr(content_of(record)).encode(), digest_size=16).digest()
 
 

@@ -148,7 +148,7 @@ def _treat_left(step: Treatment, topics: Topics, records: Records) -> Records:
 
 
 def treat_batch(batch: Batch, treatment: Treatment, topics: Topics) -> Batch | None:
-    """The treated batch: `batch` itself if nothing changes, None if no record is left.
+    """Returns the treated batch: `batch` itself if nothing changes, None if no record is left.
     Raises CausewayError; TooLargeError if the batch takes too much memory unpacked."""
     before = records_of(batch)
     after = treatment.treat(topics, before)
@@ -272,7 +272,7 @@ def _value(alias: str, topic: str) -> bytes:
 
 
 def _renamed(header: Header, topics: Topics) -> Header:
-    """The header of an earlier mirror, with the topic's name on the target."""
+    """Returns the header of an earlier mirror, with the topic's name on the target."""
     name, value = header
     if name == ORIGIN and value is not None:
         alias, _, topic = value.partition(b"/")
@@ -288,7 +288,8 @@ Series = Callable[[Assignment, Iterator[Batch]], Iterator[Sequence[Batch | None]
 
 
 def gone(assignment: Assignment, batches: Iterator[Batch]) -> Iterator[Sequence[Batch | None]]:
-    """The series of a transform that no longer exists. Raises DivergedError when it is needed."""
+    """Yields the series of a transform that no longer exists. Raises DivergedError when it is
+    needed."""
     raise DivergedError(
         "resume",
         f"{assignment.link} {assignment.source_partition}",
@@ -299,7 +300,7 @@ def gone(assignment: Assignment, batches: Iterator[Batch]) -> Iterator[Sequence[
 def as_relayed(
     assignment: Assignment, batches: Iterator[Batch]
 ) -> Iterator[Sequence[Batch | None]]:
-    """The batches byte for byte if there is one outlet, otherwise shared out by key."""
+    """Yields the batches byte for byte if there is one outlet, otherwise shared out by key."""
     if len(assignment.outlets) == 1:
         return ([batch] for batch in batches)
     return (shares(batch, assignment) for batch in batches)
@@ -329,7 +330,7 @@ KEYLESS_RUN = 128  # neighbouring source offsets without a key stay together: ba
 
 
 def shares(batch: Batch, assignment: Assignment) -> list[Batch | None]:
-    """The records for each of the assignment's outlets, as batches in the same codec.
+    """Returns the records for each of the assignment's outlets, as batches in the same codec.
 
     All records below `keys_from` go to the outlet of the partition's number. From `keys_from` on,
     the key decides by the hash of Java's default partitioner. Without a key, the source offset

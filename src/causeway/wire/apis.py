@@ -39,7 +39,7 @@ class Api:
         return max(lowest, self.lowest) <= min(highest, self.highest)
 
     def lacking(self, versions: Versions) -> str:
-        """The rest of the sentence "the broker has …" if `versions` do not have the API."""
+        """Returns the rest of the sentence "the broker has …" if `versions` do not have the API."""
         lowest, highest = versions.get(self.key, (0, -1))
         if highest < 0:
             return f"no {self.name} (API {self.key})"
@@ -52,7 +52,7 @@ class Api:
 
 
 def _api(request: Any, lowest: int = 0, highest: int | None = None, since: str = "") -> Api:
-    """The API of a request class of kafka-python. `highest`: None for the class's highest
+    """Returns the API of a request class of kafka-python. `highest`: None for the class's highest
     version."""
     return Api(
         key=request.API_KEY,
@@ -129,7 +129,8 @@ REMEDY: Final = f"upgrade the broker; {BROKERS_PAGE} lists the APIs that Causewa
 def unsupported(
     broker: str, key: int, lowest: int, highest: int, versions: Versions
 ) -> BrokerError:
-    """The error for a call of an API if `broker` has none of the versions `lowest` to `highest`."""
+    """Returns the error for a call of an API if `broker` has none of the versions `lowest` to
+    `highest`."""
     name = _NAMES.get(key, f"API {key}")
     known = _BY_NEED.get((key, lowest))
     since = known.since if known else ""
@@ -145,5 +146,5 @@ def unsupported(
 
 
 def is_unsupported(error: object) -> bool:
-    """Whether the broker has no version of the API that Causeway supports."""
+    """Returns whether the broker has no version of the API that Causeway supports."""
     return isinstance(error, BrokerError) and error.code == UNSUPPORTED_VERSION

@@ -84,7 +84,8 @@ _REMEDIES = {
 
 
 def name(code: int) -> str:
-    """The name of the constant, or "error code N" for a code that is newer than this table."""
+    """Returns the name of the constant, or "error code N" for a code that is newer than this
+    table."""
     return NAMES.get(code, f"error code {code}")
 
 
@@ -96,7 +97,7 @@ def broker_error(
     *,
     needs: str = "",
 ) -> CausewayError:
-    """The error for a response's `code`; `message` is the broker's own text.
+    """Returns the error for a response's `code`; `message` is the broker's own text.
 
     `needs` names the ACL that the request needs ("WRITE on topic A.orders"). It is in the remedy if
     the broker says that the ACL is missing.
@@ -122,7 +123,8 @@ def broker_error(
 
 
 def error_in(answer: Any, operation: str, subject: str, needs: str = "") -> CausewayError | None:
-    """The error in an answer of a broker, or in one item of an answer; None if there is none."""
+    """Returns the error in an answer of a broker, or in one item of an answer; None if there is
+    none."""
     if not answer.error_code:
         return None
     message = getattr(answer, "error_message", None)

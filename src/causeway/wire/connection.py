@@ -149,8 +149,8 @@ class Connection:
     # -- requests and answers ---------------------------------------------------------------------
 
     def api_version(self, api_key: int, highest: int, lowest: int = 0) -> int:
-        """The highest version from `lowest` to `highest` that the broker has. Raises BrokerError if
-        there is none."""
+        """Returns the highest version from `lowest` to `highest` that the broker has. Raises
+        BrokerError if there is none."""
         broker_lowest, broker_highest = self._versions.get(api_key, (0, -1))
         version = min(highest, broker_highest)
         if version < max(lowest, broker_lowest):
@@ -213,7 +213,7 @@ class Connection:
         return found
 
     def _encode(self, request: Any, version: int) -> tuple[Buffer, tuple[int, Any, int]]:
-        """The framed request, and the correlation id, class and version of its answer."""
+        """Returns the framed request, and the correlation id, class and version of its answer."""
         correlation_id = self.next_correlation_id()
         if isinstance(request, GroupRequest):
             frame = request.frame(version, correlation_id, self.client_id_bytes)
@@ -339,7 +339,7 @@ class Connection:
 
 
 def _of_all(failures: Mapping[str, CausewayError]) -> CausewayError:
-    """The error if no address of a name accepted the connection. `failures`: one for each
+    """Returns the error if no address of a name accepted the connection. `failures`: one for each
     address."""
     last = list(failures.values())[-1]
     if len(failures) > 1 and isinstance(last, UnreachableError):

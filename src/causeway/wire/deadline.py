@@ -37,8 +37,8 @@ class Deadline:
         return max(0.0, self._at - time.monotonic())
 
     def share_s(self, most_s: float = math.inf) -> float:
-        """How long to wait for one broker: at most half of the time, because a frozen broker must
-        leave time to ask another broker, and at most `most_s`."""
+        """Returns how long to wait for one broker: at most half of the time, because a frozen
+        broker must leave time to ask another broker, and at most `most_s`."""
         return max(0.05, min(self.left(), self.seconds / 2, most_s))
 
     def passed(self) -> bool:
@@ -46,8 +46,8 @@ class Deadline:
 
 
 def pause_s(attempt: int) -> float:
-    """The seconds to wait after failure number `attempt` (from 0). They double each time, and vary
-    by a fifth."""
+    """Returns the seconds to wait after failure number `attempt` (from 0). They double each time,
+    and vary by a fifth."""
     longest: float = min(FIRST_PAUSE_S * 2 ** min(attempt, 16), LONGEST_PAUSE_S)
     return longest * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, guards nothing
 
@@ -56,12 +56,12 @@ MOST_WAIT_S: Final = 120.0  # the most that one call waits because of quotas
 
 
 def throttle_s(answer: Any) -> float:
-    """The throttle time of an answer in seconds; 0 if it is not throttled."""
+    """Returns the throttle time of an answer in seconds; 0 if it is not throttled."""
     return (getattr(answer, "throttle_time_ms", 0) or 0) / 1000
 
 
 def throttled_text(seconds: float) -> str:
-    """The text for people."""
+    """Returns the text for people."""
     return f"throttled by quota for {max(1, round(seconds))} s"
 
 
@@ -77,8 +77,8 @@ class QuotaWaits:
             self._until[node_id, api_key] = time.monotonic() + seconds
 
     def left_s(self, api_key: int, node_id: int | None = None) -> float:
-        """How long requests of this API are throttled at the broker, or at any broker if None; 0 if
-        they are not."""
+        """Returns how long requests of this API are throttled at the broker, or at any broker if
+        None; 0 if they are not."""
         until = (
             end
             for (node, key), end in list(self._until.items())
@@ -87,8 +87,8 @@ class QuotaWaits:
         return max(0.0, max(until, default=0.0) - time.monotonic())
 
     def wait_s(self, node_id: int, api_key: int, deadline: Deadline) -> float:
-        """How long to wait before a request of this API. `deadline` moves by that time. Raises
-        BrokerError if the wait would be too long."""
+        """Returns how long to wait before a request of this API. `deadline` moves by that time.
+        Raises BrokerError if the wait would be too long."""
         left = self.left_s(api_key, node_id)
         if deadline.moved_s + left > MOST_WAIT_S:
             operation, subject = "send a request to", f"broker {node_id}"

@@ -101,7 +101,7 @@ class GroupRequest:
         return version >= self._flexible
 
     def frame(self, version: int, correlation_id: int, client_id: bytes) -> bytearray:
-        """The framed request."""
+        """Returns the framed request."""
         out = bytearray(4)
         out += _HEADER.pack(self.API_KEY, version, correlation_id)
         out += len(client_id).to_bytes(2) + client_id
@@ -223,8 +223,8 @@ class CommitOffsets(GroupRequest, api=apis.OFFSET_COMMIT, flexible=_COMMIT_IS_FL
 def _committed(
     data: memoryview, at: int, version: int, topics: dict[str, _Places]
 ) -> tuple[dict[TopicPartition, Committed], list[int], int]:
-    """A group's offsets, the error codes of its partitions, and the position behind the topics.
-    `topics`: the topics of other groups in the answer."""
+    """Returns a group's offsets, the error codes of its partitions, and the position behind the
+    topics. `topics`: the topics of other groups in the answer."""
     flexible, has_epochs = version >= _FETCH_IS_FLEXIBLE, version >= 5
     numbers = _OFFSET_AND_EPOCH if has_epochs else _OFFSET
     found: dict[TopicPartition, Committed] = {}
@@ -264,14 +264,14 @@ def _committed(
 
 
 def _throttle(data: memoryview, version: int) -> tuple[int, int]:
-    """The throttle time in an answer, and the position behind it."""
+    """Returns the throttle time in an answer, and the position behind it."""
     if version < 3:
         return 0, 0
     return _INT.unpack_from(data)[0], _INT.size
 
 
 def _count(data: memoryview, at: int, flexible: bool) -> tuple[int, int]:
-    """The length of a list, and the position behind it."""
+    """Returns the length of a list, and the position behind it."""
     if flexible:
         count, at = uvarint(data, at)
         return count - 1, at
@@ -279,7 +279,7 @@ def _count(data: memoryview, at: int, flexible: bool) -> tuple[int, int]:
 
 
 def _text(data: memoryview, at: int, flexible: bool) -> tuple[str, int]:
-    """A text, empty if there is none, and the position behind it."""
+    """Returns a text, empty if there is none, and the position behind it."""
     if flexible:
         size, at = uvarint(data, at)
         size -= 1

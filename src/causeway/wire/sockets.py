@@ -156,8 +156,8 @@ def describe_loss(
     *,
     started: bool,
 ) -> CausewayError:
-    """The error for a connection that broke. `started`: the broker had answered us before, so our
-    protocol is the protocol of the listener."""
+    """Returns the error for a connection that broke. `started`: the broker had answered us before,
+    so our protocol is the protocol of the listener."""
     subject = f"{settings.alias} {host}:{port}"
     refused = _tls_refusal(settings, host, error)
     if refused is not None:
@@ -168,7 +168,7 @@ def describe_loss(
 
 
 def _tls_refusal(settings: ClientSettings, host: str, error: OSError) -> tuple[str, str] | None:
-    """The cause and the remedy if TLS itself refused the connection; otherwise None."""
+    """Returns the cause and the remedy if TLS itself refused the connection; otherwise None."""
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLCertVerificationError):
         if "ostname" in cause.verify_message or "IP address" in cause.verify_message:

@@ -25,8 +25,8 @@ def put_uvarint(out: bytearray, number: int) -> None:
 
 
 def uvarint(data: memoryview, at: int) -> tuple[int, int]:
-    """The number at `at`, and the position after it. Raises ProtocolError if it has more than 5
-    bytes, IndexError if the data ends before."""
+    """Returns the number at `at`, and the position after it. Raises ProtocolError if it has more
+    than 5 bytes, IndexError if the data ends before."""
     byte = data[at]
     at += 1
     if byte < 0x80:
@@ -42,7 +42,7 @@ def uvarint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def skip_tags(frame: memoryview, at: int) -> int:
-    """The position after the tagged fields at `at`."""
+    """Returns the position after the tagged fields at `at`."""
     if not frame[at]:  # there are no tagged fields
         return at + 1
     count, at = uvarint(frame, at)
@@ -57,7 +57,7 @@ ENDS_TOO_EARLY = IndexError, struct.error  # the errors of reading beyond the en
 
 
 def ends_too_early(what: str) -> ProtocolError:
-    """The error for a message that is too short."""
+    """Returns the error for a message that is too short."""
     return ProtocolError("read", what, "it ends too early")
 
 

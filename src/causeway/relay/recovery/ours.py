@@ -78,7 +78,7 @@ class LastOfOurs:
         return comparable(content, self.append_times)
 
     def is_copy_of(self, content: Content) -> bool:
-        """Whether this record is the source's record `content`."""
+        """Returns whether this record is the source's record `content`."""
         return self.content is not None and (
             self.comparable(self.content) == self.comparable(content)
         )
@@ -110,7 +110,7 @@ class Before(NamedTuple):
         return cls(batch.following, batch.last + 1, content, times)
 
     def can_be(self, content: Content) -> bool:
-        """Whether the source's record `content` may be its last record."""
+        """Returns whether the source's record `content` may be its last record."""
         return self.content is None or (
             comparable(self.content, self.append_times) == comparable(content, self.append_times)
         )
@@ -148,7 +148,7 @@ class TargetLog:
         return not self.start and not self.is_compacted
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The batches of all producers from target offset `start` to `stop` - 1."""
+        """Yields the batches of all producers from target offset `start` to `stop` - 1."""
         for raw in log_reader.raw_batches(self.cluster, self.outlet.at, start, stop):
             yield BatchHeader.of(raw), raw
 
@@ -221,10 +221,10 @@ class TargetLog:
         return LastOfOurs(count, index - 1 - missing, content_of(found[-1]), foreign, append_times)
 
     def moved_since(self) -> int | None:
-        """How many records of ours came after the pair, if others write and the log has none of
-        ours behind the pair. 0 if there were none. More if the target has deleted them since. Less
-        than 0 if the target lost records of ours before the pair, and others' records took their
-        offsets. None if the log does not show it.
+        """Returns how many records of ours came after the pair, if others write and the log has
+        none of ours behind the pair. 0 if there were none. More if the target has deleted them
+        since. Less than 0 if the target lost records of ours before the pair, and others' records
+        took their offsets. None if the log does not show it.
 
         If the broker has forgotten our producer, the log itself is searched.
         """
@@ -305,7 +305,7 @@ class TargetLog:
         return before, advance(before.following, self.end - before.end)  # compaction, as above
 
     def is_at_pair(self) -> bool:
-        """Whether the record before the pair is our last record, for a target without other
+        """Returns whether the record before the pair is our last record, for a target without other
         writers, whose log ends at the pair. Raises DivergedError as `last_alone` does."""
         sequence = self.outlet.pair.sequence
         if self.remembered is not None and advance(self.remembered, 1) == sequence:
@@ -382,18 +382,18 @@ def backwards(end: int) -> Iterator[tuple[int, int]]:
 
 
 def is_past(sequence: int, following: int) -> bool:
-    """Whether `sequence` comes before sequence `following`."""
+    """Returns whether `sequence` comes before sequence `following`."""
     return 0 < distance(sequence, following) <= _HALF
 
 
 def _shift(batch: BatchHeader) -> int:
-    """The difference of a batch's offset and its sequence."""
+    """Returns the difference of a batch's offset and its sequence."""
     return (batch.base - batch.sequence) % SEQUENCE_SPACE
 
 
 def decoded(raw: memoryview) -> list[Record]:
-    """The records of a batch; an empty list if the batch is too large to be unpacked. Lanes relay
-    such batches as they are."""
+    """Returns the records of a batch; an empty list if the batch is too large to be unpacked. Lanes
+    relay such batches as they are."""
     try:
         return decode(raw)
     except ProtocolError:

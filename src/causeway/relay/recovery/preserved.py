@@ -82,8 +82,8 @@ def end_of_copy(
 
 
 def _last_of_ours(target: TargetLog) -> _Producer:
-    """The state of our producer by its batches from the pair on, if the leader has forgotten it.
-    After a marker of a higher epoch, sequences begin with 0 again."""
+    """Returns the state of our producer by its batches from the pair on, if the leader has
+    forgotten it. After a marker of a higher epoch, sequences begin with 0 again."""
     outlet = target.outlet
     found = _Producer(outlet.producer_epoch, outlet.pair.sequence)
     for batch, _ in target.batches(outlet.pair.target, target.end):
@@ -97,8 +97,8 @@ def _last_of_ours(target: TargetLog) -> _Producer:
 
 
 def _epoch_before(source: SourceLog, position: int) -> int:
-    """The leader epoch of the source's batch or marker before `position`; -1 if it is unknown. With
-    a lower epoch, the source would look truncated."""
+    """Returns the leader epoch of the source's batch or marker before `position`; -1 if it is
+    unknown. With a lower epoch, the source would look truncated."""
     at = source.assignment.source_partition
     if not source.start < position <= source.end:
         return -1

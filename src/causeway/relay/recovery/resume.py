@@ -227,8 +227,8 @@ def _count_on(request: RecoveryRequest, source: SourceLog, target: TargetLog) ->
 
 
 def _deleted_since(outlet: Outlet, moved: int | None) -> int:
-    """How many records of ours came after the pair, if the target has deleted them all, and its
-    offsets do not show it."""
+    """Returns how many records of ours came after the pair, if the target has deleted them all, and
+    its offsets do not show it."""
     if moved is None:
         raise DivergedError(
             "resume",
@@ -259,8 +259,8 @@ def loss_by(damage: Damage, cluster: Cluster, at: TopicPartition, position: int)
 
 
 def readable_from(cluster: Cluster, at: TopicPartition, start: int) -> int:
-    """The first offset from `start` on at which the log can be read; the log's end if there is
-    none.
+    """Returns the first offset from `start` on at which the log can be read; the log's end if there
+    is none.
 
     It trusts no field of a damaged batch: the broker itself says for which offsets it finds that
     batch. Raises CausewayError.
@@ -278,7 +278,8 @@ def readable_from(cluster: Cluster, at: TopicPartition, start: int) -> int:
 def _end_of_batch(
     cluster: Cluster, at: TopicPartition, position: int, end: int, head: bytes
 ) -> int:
-    """The first offset for which the broker finds another batch than the batch with `head`."""
+    """Returns the first offset for which the broker finds another batch than the batch with
+    `head`."""
     same, other, step = position, end, 1
     if not head:  # batches that the broker does not find cannot be told apart
         for offset in range(position + 1, min(position + MOST_SINGLE_STEPS, end)):

@@ -58,7 +58,8 @@ class SourceLog:
     series: Series
 
     def relayed(self, position: int, target: TargetLog) -> Iterator[Batch]:
-        """The relayed series from source offset `position` to the log's end, for one outlet."""
+        """Yields the relayed series from source offset `position` to the log's end, for one
+        outlet."""
         assignment = self.assignment
         which = assignment.outlets.index(target.outlet)
         batches = relayed(
@@ -74,7 +75,7 @@ class SourceLog:
                 yield share
 
     def between(self, start: int, stop: int, target: TargetLog) -> Iterator[Batch]:
-        """The relayed series in source offsets `start` to `stop` - 1."""
+        """Yields the relayed series in source offsets `start` to `stop` - 1."""
         for batch in self.relayed(start, target):
             inside = clip(batch, stop=stop)
             if inside is not None:
@@ -83,7 +84,7 @@ class SourceLog:
                 return
 
     def first(self, last: LastOfOurs, position: int, target: TargetLog) -> list[_SourceRecord]:
-        """The first records of the series from `position` on, as many as the target has."""
+        """Returns the first records of the series from `position` on, as many as the target has."""
         found: list[_SourceRecord] = []
         for batch in self.relayed(position, target):
             for index, record in enumerate(records_of(batch)):
@@ -107,7 +108,8 @@ class SourceLog:
 
 
 def walk(last: LastOfOurs, source: SourceLog, target: TargetLog) -> tuple[int, int]:
-    """The source offset after the last record that the target has, and that record's epoch."""
+    """Returns the source offset after the last record that the target has, and that record's
+    epoch."""
     pair = target.outlet.pair
     seen = 0
     content: Content | None = None

@@ -235,8 +235,8 @@ def _settled_ends(
 def _remembered(
     target: Cluster, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, Mapping[int, int] | CausewayError]:
-    """The last sequences in the leaders' memory. Empty for a leader that does not have the API:
-    then the log shows them."""
+    """Returns the last sequences in the leaders' memory. Empty for a leader that does not have the
+    API: then the log shows them."""
     return {
         place: {} if is_unsupported(answer) else answer
         for place, answer in target.last_sequences(places).items()
@@ -246,8 +246,8 @@ def _remembered(
 def _producers(
     target: Cluster, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | CausewayError]:
-    """The producers in the leaders' memory. Empty for a leader that does not have the API: then the
-    log shows them."""
+    """Returns the producers in the leaders' memory. Empty for a leader that does not have the API:
+    then the log shows them."""
     answers = target.active_producers(places) if places else {}
     return {place: () if is_unsupported(each) else each for place, each in answers.items()}
 
@@ -280,8 +280,8 @@ def _judged(
     producers: Collection[int],
     patient: bool,
 ) -> int | CausewayError | None:
-    """The settled end of a log that ends at `end` and is readable up to `seen`, or an error. None
-    if another look is needed. Adds this look to `looks`."""
+    """Returns the settled end of a log that ends at `end` and is readable up to `seen`, or an
+    error. None if another look is needed. Adds this look to `looks`."""
     if isinstance(end, CausewayError):
         return end
     if isinstance(seen, CausewayError):
@@ -321,7 +321,7 @@ def not_settled(place: TopicPartition, cause: str, remedy: str = "", code: int =
 def _leaders(
     cluster: Cluster, expected: Mapping[TopicPartition, str], side: str
 ) -> dict[TopicPartition, PartitionLeader | CausewayError]:
-    """The leader of each partition. Its topic must still have the expected id."""
+    """Returns the leader of each partition. Its topic must still have the expected id."""
     topics = cluster.metadata({place.topic for place in expected}).topics
     leaders: dict[TopicPartition, PartitionLeader | CausewayError] = {}
     for place, topic_id in expected.items():
