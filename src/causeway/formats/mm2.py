@@ -96,7 +96,11 @@ def settings_of(file: PropertyFile, problems: Problems) -> Settings:
     notes += [*_old_names(file.entries), *followed, *told]
     clients = (client for link in links for client in (link.source, link.target))
     notes += safety_warnings(clients, spark)
-    notes += _paused(links)
+    notes += [
+        f"no record of {link.name} is copied: {link.places['causeway.paused']} says so"
+        for link in links
+        if link.records_paused
+    ]
     notes += [
         recipe_note(f"{source}->{target}")
         for source, target in permutations(aliases, 2)
@@ -194,14 +198,6 @@ def _own(entries: Entries, source: str, target: str) -> Entries:
 def _flow_keys(entries: Entries, source: str, target: str) -> Entries:
     """Returns the flow's keys as the file has them."""
     return flow_entries(entries, source, target, OF_FLOWS | SchemaKeys.key_names())
-
-
-def _paused(links: Iterable[LinkSettings]) -> list[str]:
-    return [
-        f"no record of {link.name} is copied: {link.places['causeway.paused']} says so"
-        for link in links
-        if link.records_paused
-    ]
 
 
 def _heartbeats(

@@ -78,7 +78,7 @@ def client_of(
 ) -> ClientSettings:
     """Returns the client settings for one cluster. Raises ConfigError."""
     environment = os.environ if environment is None else environment
-    problems = Problems(_subject(place))
+    problems = Problems(place.name if place.config is None else f"{place.name} ({place.config})")
     found = client_settings(place.name, _read(place, environment), problems)
     problems.raise_if_any()
     assert found is not None, "or there is a problem"
@@ -161,7 +161,3 @@ def _of_place(place: ClusterAddress, own: Mapping[str, Entry]) -> dict[str, Entr
             key = f"{place.name}.{role}{name}"
             found[key] = replace(entry, key=key)
     return found
-
-
-def _subject(place: ClusterAddress) -> str:
-    return place.name if place.config is None else f"{place.name} ({place.config})"

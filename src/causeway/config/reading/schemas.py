@@ -42,7 +42,8 @@ def schema_settings(
         return None
     sides = [registry_settings(alias, entries, problems) for alias in (source, target)]
     for alias, found in zip((source, target), sides, strict=True):
-        if found is None and not _is_reported(entries, alias):
+        # If there are other keys of the registry, a problem already says what they lack.
+        if found is None and not any(full.startswith(f"{alias}.{REGISTRY}") for full in entries):
             problems.add(f"{entry.place} needs {alias}.{REGISTRY}url")
     context = keys.context
     if context and not _CONTEXT.fullmatch(context):
@@ -142,11 +143,6 @@ def read_registry(
         ca_pem=trusted_certificates(subject, tls, problems) if tls else None,
         place=place,
     )
-
-
-def _is_reported(entries: Entries, alias: str) -> bool:
-    """Returns whether a problem already says why that cluster has no registry."""
-    return any(full.startswith(f"{alias}.{REGISTRY}") for full in entries)
 
 
 def treatments(

@@ -95,10 +95,6 @@ class Rewriter:
     def _live(self) -> Node:
         return self._attribute("__live")
 
-    @property
-    def _whole(self) -> Node:
-        return self._attribute("__whole")
-
     def _try(self, expressions: Sequence[Node], child: Node) -> tuple[Node, Node]:
         """Returns `child` with one more column, the values of `expressions`; and that column."""
         found = self._to.struct(expressions)
@@ -203,7 +199,7 @@ class Rewriter:
         return self._to.null_unless(condition, expression)
 
     def _condition(self, expression: Node) -> Node:
-        return self._whole if self._facts.of_record(expression) else self._live
+        return self._attribute("__whole") if self._facts.of_record(expression) else self._live
 
     def _guarded(self, column: Node) -> Node:
         condition = self._condition(column.child())
