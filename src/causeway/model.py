@@ -18,7 +18,7 @@ def age_ms(timestamp_ms: int, now_ms: int) -> int | None:
     ms."""
     if timestamp_ms < _FIRST_TIME or timestamp_ms > now_ms + _AHEAD_MS:
         return None
-    return max(0, now_ms - timestamp_ms)
+    return now_ms - timestamp_ms if now_ms > timestamp_ms else 0
 
 
 def same_topic(one: str | None, other: str | None) -> bool:

@@ -28,12 +28,14 @@ from causeway.records.batches import (
     MAGIC,
     NO_PRODUCER,
     Batch,
+    fast_tuple,
     read,
 )
 from causeway.records.compress import compress
 from causeway.records.plain import PlainRecord
 from causeway.records.unpack import count_work, unpack
 
+_batch = fast_tuple(Batch)
 _NO_SIZE_LIMIT = 2**31 - 1
 _ATTRIBUTES_AT = 22  # the lower byte
 _COUNT_AT = 57
@@ -231,16 +233,23 @@ def densify(
 
 def as_is(raw: bytes | memoryview) -> Batch:
     """A Batch with the payload of `raw`, a dense batch with its header."""
-    fields = HEADER.unpack_from(raw)
-    return Batch(
-        payload=bytes(raw[HEADER_SIZE:]),
-        codec=fields[5] & CODEC_MASK,
-        base_timestamp=fields[7],
-        max_timestamp=fields[8],
-        records=fields[12],
-        first=fields[0],
-        next=fields[0] + fields[12],
-        leader_epoch=fields[2],
+    base, _, epoch, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = (
+        HEADER.unpack_from(raw)
+    )
+    payload, codec = bytes(raw[HEADER_SIZE:]), attributes & CODEC_MASK
+    return _batch(
+        (
+            payload,
+            codec,
+            base_timestamp,
+            max_timestamp,
+            count,
+            base,
+            base + count,
+            epoch,
+            None,
+            None,
+        )
     )
 
 

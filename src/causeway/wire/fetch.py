@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
 
+from causeway.records import fast_tuple
 from causeway.wire.varint import ENDS_TOO_EARLY, ends_too_early, put_uvarint, skip_tags, uvarint
 
 API_KEY = 1
@@ -52,6 +53,9 @@ class FetchPosition(NamedTuple):
     max_bytes: int
 
 
+position = fast_tuple(FetchPosition)
+
+
 class EpochEnd(NamedTuple):
     """`epoch`: the newest leader epoch that is not above the epoch in the request, and for which
     the broker has an entry. `offset`: where the next epoch begins, or the log ends."""
@@ -74,6 +78,9 @@ class Fetched(NamedTuple):
     aborted: list[tuple[int, int]]
     records: memoryview
     diverging: EpochEnd | None
+
+
+_fetched = fast_tuple(Fetched)
 
 
 @dataclass(slots=True)
@@ -246,17 +253,15 @@ def _partition(frame: memoryview, at: int, topic: bytes) -> tuple[Fetched, int]:
         if tag == _DIVERGING_EPOCH_TAG:
             diverging = EpochEnd(*_EPOCH_AND_OFFSET.unpack_from(frame, at))
         at += size
-    return (
-        Fetched(
-            topic,
-            index,
-            error,
-            high_watermark,
-            last_stable,
-            log_start,
-            aborted,
-            records,
-            diverging,
-        ),
-        at,
+    fields = (
+        topic,
+        index,
+        error,
+        high_watermark,
+        last_stable,
+        log_start,
+        aborted,
+        records,
+        diverging,
     )
+    return _fetched(fields), at

@@ -46,10 +46,15 @@ class Buffers:
         self._large: WeakSet[mmap.mmap] = WeakSet()
 
     @property
+    def size(self) -> int:
+        """The size of all buffers, also of free ones."""
+        return sum(map(len, self._kept)) + sum(map(len, self._large))
+
+    @property
     def held_bytes(self) -> int:
         """The size of all buffers that have a view left, even if it is small."""
         kept = sum(len(buffer) for buffer in self._kept if not _is_free(buffer))
-        return kept + sum(len(buffer) for buffer in self._large)
+        return kept + sum(map(len, self._large))
 
     def room(self, size: int) -> memoryview:
         """Returns `size` bytes of memory that have no other view."""

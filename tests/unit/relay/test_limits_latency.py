@@ -75,8 +75,8 @@ def test_a_session_of_many_partitions_that_bring_little_is_asked_at_a_pace() -> 
     waits = [paced_until(sent_at, partitions, 10_000) for partitions in (0, 1, 4, 50)]
     assert waits == [0.0] * 4, "a busy partition of a few waits for nothing"
     paces = [paced_until(sent_at, partitions, 10_000) - sent_at for partitions in (200, 500, 5_000)]
-    assert paces == pytest.approx([0.008, MOST_PACE_S, MOST_PACE_S], abs=0.001)
-    assert MOST_PACE_S <= 0.02
+    assert paces == pytest.approx([0.008, 0.02, MOST_PACE_S], abs=0.001)
+    assert MOST_PACE_S <= 0.04
     assert paced_until(sent_at, 500, BUSY_BYTES) > 0.0
     assert paced_until(sent_at, 500, BUSY_BYTES + 1) == 0.0, "a backlog waits for nothing"
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
+from causeway.records import fast_tuple
 from causeway.relay.lane import limits
 from causeway.relay.lane.clusters import LaneClusters
 from causeway.relay.lane.flow import Flow
@@ -25,6 +26,7 @@ from causeway.wire import Buffers, Connection
 
 Owner = SourceConnection | TargetConnection
 C = TypeVar("C", SourceConnection, TargetConnection)
+_key = fast_tuple(TargetKey)
 
 
 class Connections:
@@ -196,8 +198,8 @@ class Connections:
     def offer(self, flow: Flow, outlet: OutletState) -> None:
         """`outlet` has batches to send."""
         key = self._target_key(flow, outlet)
-        if key in self._targets:
-            self._targets[key].offer(flow, outlet)
+        if target := self._targets.get(key):
+            target.offer(flow, outlet)
         else:
             self._open_target(key, flow)
 
@@ -215,10 +217,9 @@ class Connections:
 
     def _target_key(self, flow: Flow, outlet: OutletState) -> TargetKey:
         # A partition always uses the same connection of its broker: its batches stay in order.
-        spec = outlet.spec
-        slot = (int(spec.topic_id[:8], 16) + spec.partition) % self._per_broker
-        key = TargetKey(flow.assignment.target, outlet.node, slot)
-        return self._instead.get(key, key)
+        slot = outlet.share % self._per_broker
+        key = _key((flow.assignment.target, outlet.node, slot))
+        return self._instead.get(key, key) if self._instead else key
 
     # -- opening ----------------------------------------------------------------------------------
 

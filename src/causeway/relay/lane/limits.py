@@ -85,7 +85,7 @@ def next_answer_bytes(asked: int, most: int, got: int, took_s: float, round_trip
 # That takes up to 4 us for a partition, so a session takes at most about a tenth of a broker's
 # core.
 PACE_PARTITION_S: Final = 40e-6
-LEAST_PACE_S, MOST_PACE_S = 0.004, 0.02
+LEAST_PACE_S, MOST_PACE_S = 0.004, 0.04
 BUSY_BYTES: Final = 64 * 1024  # a larger answer is part of a backlog, or worth the broker's work
 
 

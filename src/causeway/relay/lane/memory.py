@@ -45,8 +45,10 @@ class LaneMemory:
         count too. Batches wait in `outlets`, and in `outboxes` after they are queued to be sent."""
         most = self.most_bytes - besides
         copied = sum([outlet.copied_bytes for outlet in outlets])
-        held = self.buffers.held_bytes
         now = time.monotonic()
+        held = self.buffers.size
+        if held > KEPT_BYTES or held + copied >= most:  # else free ones do not matter
+            held = self.buffers.held_bytes
         self._keep(held, now)
         if held + copied < most:
             self._full_since = None

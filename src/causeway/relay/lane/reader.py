@@ -18,7 +18,6 @@ from causeway.relay.lane.flow import Flow
 from causeway.wire import (
     Connection,
     Fetched,
-    FetchPosition,
     FetchSession,
     Place,
     fetch,
@@ -159,7 +158,9 @@ class SourceConnection:
             if most := allowance.ask(flow):
                 # A leader with another epoch refuses the fetch: its epoch or ours is out of date.
                 self.session.read(
-                    FetchPosition(*key, flow.source_epoch, flow.position, flow.compared_epoch, most)
+                    fetch.position(
+                        (*key, flow.source_epoch, flow.position, flow.compared_epoch, most)
+                    )
                 )
                 asked.append(key)
             else:

@@ -130,7 +130,7 @@ def take_in(flow: Flow, fetched: Fetched) -> tuple[Kept, list[OutletState]]:
         flow.waiting.note(kept.batches)
     if kept.leader_epoch >= 0:
         flow.leader_epoch = kept.leader_epoch
-    return kept, list(dict.fromkeys(touched))
+    return kept, touched if len(touched) < 2 else list(dict.fromkeys(touched))
 
 
 def _diverged(flow: Flow, found: EpochEnd) -> NeedsRecovery | StopPartition:

@@ -213,7 +213,8 @@ class TargetConnection:
                 self._put_back(outlet, flow)
                 break
             keeps_codec = outlet.as_is_codecs >> batch[1] & 1
-            if keeps_codec and SMALL_BATCH < length <= outlet.as_is_bytes:
+            alone = length > SMALL_BATCH or len(pending) == 1  # small neighbours are merged
+            if keeps_codec and alone and length <= outlet.as_is_bytes:
                 pending.popleft()
                 outlet.pending_bytes -= length
                 if type(payload) is not memoryview:
