@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from causeway.cluster import Cluster
 from causeway.errors import CausewayError
-from causeway.records import fast_tuple
 from causeway.relay.lane import limits
 from causeway.relay.lane.clusters import LaneClusters
 from causeway.relay.lane.flow import Flow
@@ -20,13 +19,12 @@ from causeway.relay.lane.helpers import Helpers
 from causeway.relay.lane.limits import RequestLimits
 from causeway.relay.lane.outlet import OutletState
 from causeway.relay.lane.reader import SourceConnection, SourceKey, open_source
-from causeway.relay.lane.target import TargetConnection, TargetKey, open_target
+from causeway.relay.lane.target import TargetConnection, TargetKey, open_target, target_key
 from causeway.relay.messages import Assignment, Clusters, Renewed
 from causeway.wire import Buffers, Connection
 
 Owner = SourceConnection | TargetConnection
 C = TypeVar("C", SourceConnection, TargetConnection)
-_key = fast_tuple(TargetKey)
 
 
 class Connections:
@@ -218,7 +216,7 @@ class Connections:
     def _target_key(self, flow: Flow, outlet: OutletState) -> TargetKey:
         # A partition always uses the same connection of its broker: its batches stay in order.
         slot = outlet.share % self._per_broker
-        key = _key((flow.assignment.target, outlet.node, slot))
+        key = target_key((flow.assignment.target, outlet.node, slot))
         return self._instead.get(key, key) if self._instead else key
 
     # -- opening ----------------------------------------------------------------------------------

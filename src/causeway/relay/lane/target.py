@@ -69,6 +69,9 @@ class TargetKey(NamedTuple):
     slot: int  # the number of the connection to the broker
 
 
+target_key = fast_tuple(TargetKey)
+
+
 class _ProduceRequest(NamedTuple):
     """`size`: the bytes of its batches. `framed`: the bytes of the whole request."""
 
