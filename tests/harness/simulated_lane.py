@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import selectors
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, cast
@@ -73,6 +74,9 @@ class Lease:
     def renew(self, _: float) -> None: ...
 
 
+_SILENT = socket.socket()  # nothing arrives on it
+
+
 class Control:
     """The lane's end of the connection to its driver, which closes once the lane has drained."""
 
@@ -93,6 +97,9 @@ class Control:
 
     def flush(self) -> bool:
         return True
+
+    def fileno(self) -> int:
+        return _SILENT.fileno()
 
 
 @cache

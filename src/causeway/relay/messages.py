@@ -297,13 +297,15 @@ class StageWanted(_ControlMessage):
 
 
 class LaneReport(_ControlMessage, tag="report"):
-    """A lane sends it once in `report_interval_s`. `partitions` has the partitions that changed
-    since the last report. `crowded`: the brokers that accepted fewer connections than the lane
-    wants. `small_requests`: the brokers that closed connections after large requests, each with its
-    new limit in bytes."""
+    """A lane sends it once in `report_interval_s`. `partitions` has partitions that changed since
+    their last report. Partitions that keep running may take turns: each that moves is reported once
+    in `round_s`. `crowded`: the brokers that accepted fewer connections than the lane wants.
+    `small_requests`: the brokers that closed connections after large requests, each with its new
+    limit in bytes."""
 
     lane_time: float
     partitions: tuple[FlowReport, ...] = ()
+    round_s: float = 0.0
     rss_bytes: int = 0
     cpu_s: float = 0.0
     stages: tuple[StageWanted, ...] = ()  # all stages that should run now

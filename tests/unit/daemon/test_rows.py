@@ -45,6 +45,19 @@ def test_it_is_no_news_once_it_moves_on_or_nothing_is_behind_it() -> None:
     assert it.status(it.heard_at + 90, 0).held_ms == 0
 
 
+@pytest.mark.parametrize("round_s", [1.0, 10.0])
+def test_rates_are_shown_until_the_next_report_of_a_moving_partition_is_overdue(
+    round_s: float,
+) -> None:
+    it = row()
+    report = says(State.RUNNING, 10)
+    it.take_report(report.replace(records_per_s=5.0, bytes_per_s=500.0, round_s=round_s))
+    status = it.status(it.heard_at + round_s + 1.0, 0)
+    assert (status.records_per_s, status.bytes_per_s) == (5.0, 500.0)
+    status = it.status(it.heard_at + round_s + 3.0, 0)
+    assert (status.records_per_s, status.bytes_per_s) == (0.0, 0.0)
+
+
 def test_a_stopped_partition_stays_stopped_despite_late_reports() -> None:
     it = row()
     it.take_report(says(State.RUNNING, 10))

@@ -10,9 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from causeway.model import State
 from causeway.relay.lane import loop
-from causeway.relay.lane.loop import TICK_S, LaneLoop, until_next_report
+from causeway.relay.lane.loop import TICK_S, LaneLoop
 from causeway.relay.messages import Drained
+from tests.builders.relay import flow, open_relay
 
 
 def test_answers_that_take_long_do_not_keep_it_from_the_driver(
@@ -66,11 +68,25 @@ def test_a_lane_with_something_to_send_does_not_wait(unfinished: bool) -> None:
         lane._selector.close()
 
 
-def test_many_partitions_that_move_are_reported_less_often_but_in_time_for_the_lease() -> None:
-    intervals = [until_next_report(count, 1.0, 10.0) for count in (0, 500, 1000, 1250, 100_000)]
-    assert intervals == pytest.approx([1.0, 1.0, 2.0, 2.5, 2.5])
-    assert until_next_report(100_000, 0.75, 3.0) == pytest.approx(0.75), "a quarter of the lease"
-    assert until_next_report(100_000, 1.0, 3600.0) < 3.0, "the status shows rates that long"
+def test_many_partitions_that_keep_running_take_turns_in_reports() -> None:
+    with open_relay() as relay:
+        flows = [flow(number, settled=True) for number in range(1000)]
+        for one in flows:
+            relay.take_over(one)
+            one.state = State.RUNNING
+            one.report()
+        (failed := flows[-1]).state = State.FAILED
+        taken, round_s = relay.take_touched(1.0)
+        assert round_s == pytest.approx(4.0)
+        assert taken == [*flows[:250], failed], "a new state is reported at once"
+        for number in range(1, 4):
+            taken, _ = relay.take_touched(round_s / 4)
+            assert taken[0] is flows[250 * number], "the longest wait comes first"
+            assert len(taken) < 1000
+        while taken:
+            taken, _ = relay.take_touched(1.0)
+        relay.take_over(flows[0])
+        assert relay.take_touched(1.0) == ([flows[0]], 1.0)
 
 
 def test_a_lane_that_has_ended_sleeps_until_the_driver_has_read_that(
@@ -94,7 +110,7 @@ def test_a_lane_that_has_ended_sleeps_until_the_driver_has_read_that(
     relay = SimpleNamespace(
         abandon=lambda: None,
         close_unused_stages=lambda: None,
-        take_touched=list,
+        take_touched=lambda _: ([], 1.0),
         connections=connections,
     )
     lane = LaneLoop(0, cast(Any, control), "secret")

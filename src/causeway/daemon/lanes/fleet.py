@@ -214,10 +214,7 @@ class Fleet:
             lost, reported = list[Key](), list[ReportedPartition]()
             if isinstance(message, LaneReport):
                 lane.lease_from = time.monotonic()
-                lane.silent_s = 0.0
-                lane.rss_bytes, lane.cpu_s = message.rss_bytes, message.cpu_s
-                lane.stages = {stage.key: stage for stage in message.stages}
-                lane.note_brokers(message)
+                lane.note(message)
                 connection.send(Lease(lane_time=message.lane_time))
                 now = time.monotonic()
                 if message.partitions:

@@ -99,6 +99,7 @@ class ReportedPartition(Value):
     recoveries: int
     transformed: Transformed | None = None
     filled: Filled | None = None
+    round_s: float = 0.0  # of the lane's reports
 
 
 @dataclass(slots=True, eq=False)
@@ -115,13 +116,19 @@ class ConnectedLane:
     closed: bool = False  # no longer connected: its partitions wait for `is_over`
     over: bool = False  # it sends nothing any more
     silent_s: float = 0.0
+    round_s: float = 0.0  # in this time it reports each partition that moves
     rss_bytes: int = 0
     cpu_s: float = 0.0
     crowded: frozenset[str] = frozenset()
     small_requests: frozenset[str] = frozenset()
 
-    def note_brokers(self, report: LaneReport) -> None:
-        """Logs each broker for which the lane has newly reduced its connections or requests."""
+    def note(self, report: LaneReport) -> None:
+        """Keeps the figures of the lane itself. Logs each broker for which the lane has
+        newly reduced its connections or requests."""
+        self.silent_s = 0.0
+        self.rss_bytes, self.cpu_s = report.rss_bytes, report.cpu_s
+        self.stages = {stage.key: stage for stage in report.stages}
+        self.round_s = report.round_s
         for brokers, known, text in (
             (report.crowded, self.crowded, _CROWDED),
             (report.small_requests, self.small_requests, _SMALL_REQUESTS),
@@ -210,6 +217,7 @@ class Tracked:
             recoveries=self.recoveries + report.recoveries,
             transformed=plus(self.transformed, report.transformed),
             filled=plus(self.filled, report.filled),
+            round_s=lane.round_s,
         )
 
     def settle(self) -> None:

@@ -25,6 +25,7 @@ from causeway.status import PartitionStatus, Preserving, lag
 
 # These states are short; the next start does not need them.
 NOT_WRITTEN = frozenset({State.WAITING, State.RECOVERING})
+_LATE_S = 2.0  # a report may be later than its lane says by this time
 AT_REST = frozenset({State.STOPPED, State.DONE})  # such partitions do not continue by themselves
 
 
@@ -61,6 +62,7 @@ class Row:
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
     heard_at: float = 0.0
+    round_s: float = 0.0  # the time after which its lane reports it again if it moves
     high_watermark: int = -1
     hold: _Hold | None = None
     maps: Maps = field(default_factory=dict)
@@ -115,7 +117,7 @@ class Row:
         self.records, self.bytes = reported.records, reported.bytes
         self.recoveries, self.transformed = reported.recoveries, reported.transformed
         self.records_per_s, self.bytes_per_s = reported.records_per_s, reported.bytes_per_s
-        self.heard_at = time.monotonic()
+        self.heard_at, self.round_s = time.monotonic(), reported.round_s
         self._note_offsets(report)
         self.filled = reported.filled
         if not self.progress.begins:
@@ -314,7 +316,7 @@ class Row:
         """Returns its status at `now` (monotonic), which is `now_ms`. `silent_since`: when the
         source last answered (ms); None if it answers. 100,000 rows take 0.3 to 0.6 s of CPU."""
         # A lane does not report unchanged partitions: if no report comes, no record moves.
-        still = now - self.heard_at > 3.0
+        still = now - self.heard_at > self.round_s + _LATE_S
         progress, hold = self.progress, self.hold
         held_ms = self._held_ms(now)
         left = lag.lag_records(progress.source_end, progress.mirrored_to)

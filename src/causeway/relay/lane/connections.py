@@ -350,8 +350,8 @@ class Connections:
             overdue = source.waiting and now - since > patience / 1000
             if overdue or _expired(source.connection, now):
                 late.append(source)
-        for target_key, target in self._targets.items():
-            patience = 2 * self._settings[target_key.cluster].request_timeout_ms
+        for other, target in self._targets.items():
+            patience = 2 * self._settings[other.cluster].request_timeout_ms
             since = max(target.oldest_sent_at, target.throttled_until)
             overdue = target.waiting and now - since > patience / 1000
             if overdue or (_expired(target.connection, now) and not target.waiting):

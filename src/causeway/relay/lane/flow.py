@@ -206,6 +206,7 @@ class Flow:
     recovering: bool = False  # a recovery job works on the flow
     leaving: bool = False  # revoked or draining: nothing new is sent
     changed: bool = True
+    reported: State | None = None  # its state in the last report
     on_the_way: OnTheWay | None = None  # None if records are not transformed
     wants: tuple[OutletWanted, ...] = ()  # missing outlets that the flow waits for
     treatment: Treatment | None = None
@@ -299,6 +300,11 @@ class Flow:
         return self.all_sent and (self.on_the_way is None or self.on_the_way.idle)
 
     @property
+    def keeps_running(self) -> bool:
+        """Whether it has been running since its last report, which may then be a while ago."""
+        return self.state is State.RUNNING is self.reported
+
+    @property
     def unanswered(self) -> int:
         return sum(outlet.unanswered for outlet in self.outlets)
 
@@ -358,7 +364,7 @@ class Flow:
 
     def report(self, *, final: bool = False) -> FlowReport:
         self.settle()
-        self.changed = False
+        self.changed, self.reported = False, self.state
         assignment = self.assignment
         position = min(outlet.pair.source for outlet in self.outlets)
         return FlowReport(

@@ -43,10 +43,6 @@ from causeway.relay.messages import StageSpecs as StagesMessage
 
 HELPER_THREADS = 8
 TICK_S = 0.25  # at least this often: timeouts, retries, the lease
-# Each partition in a report takes up to 60 us of CPU, in the driver (with the progress record) and
-# in the lane. So reports take a small part of a core, however many partitions get a few records.
-REPORT_PARTITION_S = 0.002
-MOST_REPORT_S = 2.5  # after 3 s without a report, the status shows a partition as idle
 DRAIN_S = 10.0  # how long a lane that should end waits for the responses of brokers
 GOODBYE_S = 5.0  # how long a lane at its end waits until the driver has read that
 
@@ -193,19 +189,19 @@ class LaneLoop:
             relay.forget(flow)
         self._left = len(final) < len(leaving)
         relay.close_unused_stages()
-        for flow in relay.take_touched():
+        touched, round_s = relay.take_touched(self._report_interval_s)
+        for flow in touched:
             if self._flows.get(flow.assignment.key) is flow:
                 flow.settle()
                 if flow.changed:
                     reports.append(flow.report())
-        self._report_at = now + until_next_report(
-            len(reports), self._report_interval_s, self._lease_s
-        )
+        self._report_at = now + self._report_interval_s
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self._control.send(
             LaneReport(
                 lane_time=clock(),
                 partitions=tuple(reports),
+                round_s=round_s,
                 rss_bytes=_resident_bytes(),
                 cpu_s=usage.ru_utime + usage.ru_stime,
                 stages=self._stages.wanted,
@@ -276,12 +272,6 @@ class LaneLoop:
                     waiting.select(TICK_S)
             except ConnectionError:
                 pass
-
-
-def until_next_report(partitions: int, interval_s: float, lease_s: float) -> float:
-    """The seconds from a report with this number of partitions to the next report. For any number
-    of partitions, the next report is early enough for the lease and the status."""
-    return max(interval_s, min(partitions * REPORT_PARTITION_S, MOST_REPORT_S, lease_s / 4))
 
 
 def _resident_bytes() -> int:
