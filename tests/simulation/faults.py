@@ -27,6 +27,7 @@ class Faults:
         self.kernel, self.network = run.kernel, run.network
         self._chance = run.kernel.random
         self.places: list[tuple[TopicPlan, int]] = []  # of the source, at this step
+        self._healed = False
         self._losses, self.changes = Losses(self), Changes(self)
         every = [*self._weighted(), *self._losses.weighted(), *self.changes.weighted()]
         # Each run has some kinds alone, so that rare ones come often in some runs.
@@ -51,6 +52,7 @@ class Faults:
 
     def heal(self) -> None:
         """All faults end now."""
+        self._healed = True  # the run starts the drivers itself from now on
         self.run.hurry()
         self.kernel.trace("all faults end")
         self.network.heal()
@@ -83,7 +85,7 @@ class Faults:
 
     def later_started(self, mirror_number: int) -> None:
         mirror = self.run.mirrors[mirror_number]
-        if not mirror.alive:
+        if not (mirror.alive or self._healed):
             mirror.start()
 
     def _kill_driver(self) -> None:

@@ -267,8 +267,11 @@ class Run:
         }
 
     def _not_calm(self) -> str:
-        """A partition of which no leading driver says that it runs and that nothing is left. Empty
-        if there is none."""
+        """A cluster that has not recovered, or a partition of which no leading driver says that it
+        runs and that nothing is left. Empty if there is none."""
+        for cluster in (self.source, self.target):
+            if not self.faults.is_calm(cluster):
+                return f"cluster {cluster} has not recovered"
         led = {(each.topic, each.partition): each for mirror in self.mirrors for each in mirror.led}
         for plan, partition in (each for checks in self.all_checks for each in checks.places):
             place = plan.name, partition
@@ -278,7 +281,7 @@ class Run:
             if found is None or found.state != State.RUNNING or found.lag_records != 0:
                 said = found and f"{found.state} {found.reason}, lag {found.lag_records}"
                 return f"{place} has nothing left to mirror, but its status is {said}"
-        return ""
+        return self._other_ends()
 
     def _reasons(self) -> list[str]:
         """What the drivers say of partitions that do not run."""
@@ -303,14 +306,17 @@ class Run:
         if failed:
             raise StuckError(f"a driver ends by an error: {failed}")
         self.look()
-        self._check_preserved()
+        if left := self._other_ends():
+            raise StuckError(left)
 
-    def _check_preserved(self) -> None:
-        """The ends of both logs are equal."""
+    def _other_ends(self) -> str:
+        """A partition whose logs have other ends though its offsets are preserved. Empty if there
+        is none."""
         for plan, partition in self.checks.places:
             if plan.content is not Content.PRESERVED:
                 continue
             source = self.source.log_range(plan.name, partition)
             target = self.target.log_range(plan.mirrored, partition)
             if source[1] != target[1]:
-                raise StuckError(f"{plan.name}-{partition}: {source} is mirrored as {target}")
+                return f"{plan.name}-{partition}: {source} is mirrored as {target}"
+        return ""
