@@ -74,7 +74,10 @@ class Lease:
     def renew(self, _: float) -> None: ...
 
 
-_SILENT = socket.socket()  # nothing arrives on it
+@cache
+def _silent() -> socket.socket:
+    """Nothing arrives on it. The whole mirror's simulation cannot open it at its import."""
+    return socket.socket()
 
 
 class Control:
@@ -99,7 +102,7 @@ class Control:
         return True
 
     def fileno(self) -> int:
-        return _SILENT.fileno()
+        return _silent().fileno()
 
 
 @cache

@@ -17,10 +17,11 @@ from causeway.daemon.partitions.claiming import Claimer
 from causeway.daemon.tasks import groups
 from causeway.link_topics import ProgressContents, ProgressTopic
 from causeway.link_topics.offset_map import Span
-from causeway.relay.lane import reader, responses
+from causeway.relay.lane import responses
 from causeway.relay.lane.outlet import UNKNOWN
 from causeway.relay.recovery import resume
 from causeway.translation import UnreadRecords
+from causeway.wire import fetch
 from tests.simulation.mirror import LeaseAlarm
 from tests.simulation.mutations import scripts
 from tests.simulation.mutations.mutation import Apply, Mutation, during, replaced, wrapped
@@ -210,7 +211,7 @@ MIRROR: dict[str, Mutation] = {
         "relay/lane/reader.py, SourceConnection._look",
         10,
         _small(Content.PLAIN, scripts.truncated_source),
-        wrapped(reader, "FetchPosition", _any_epoch),
+        wrapped(fetch, "position", _any_epoch),
     ),
     "records that the source deleted are passed over": _mirror(
         "control/claim_checks.py, passes",

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from causeway.model import Pair
-from causeway.relay.lane import outlet, reader, responses, target, transforming, watches
+from causeway.relay.lane import outlet, responses, target, transforming, watches
 from causeway.relay.lane.flow import Flow
 from causeway.relay.lane.outlet import OutletState, Sent
 from causeway.relay.lane.recovery_queue import RecoveryQueue
 from causeway.relay.lane.relay import Relay
 from causeway.relay.lane.watches import Leaders
-from causeway.wire import FetchSession, Produced
+from causeway.wire import FetchSession, Produced, fetch
 from tests.simulation.mutations.mutation import Apply, Mutation, during, replaced, wrapped
 
 _ALWAYS_YOUNG: Final = lambda _: True  # noqa: E731
@@ -218,7 +218,7 @@ SENDING: dict[str, Mutation] = {
         "reader.py, SourceConnection._look",
         "one outlet",
         60,
-        wrapped(reader, "FetchPosition", _any_leader),
+        wrapped(fetch, "position", _any_leader),
         survives="a second line: no simulated leader of an old epoch has other records",
     ),
     "a recovery begins before each request has its answer": _lanes(
