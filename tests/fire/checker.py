@@ -7,7 +7,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from pathlib import Path
 
+from causeway.records import BatchHeader, frames
 from tests.fire.tape import Place, Tape, Witness
 from tests.fire.topics import FireTopic, number_of
 from tests.harness.kafka_tools import KafkaTools, Record
@@ -121,6 +123,31 @@ def compare_acked(topic: str, acked: Set[int], witness: Witness) -> Iterator[str
         yield f"{topic}: {len(lost)} acknowledged records are not on A: numbers {numbered}"
     if doubled := [number for number, times in numbers.items() if times > 1]:
         yield f"{topic}: {len(doubled)} records are doubled on A: numbers {_some(doubled)}"
+
+
+def batches_of_doubled(topic: str, tapes: dict[Place, Tape], logs: Iterable[Path]) -> Iterator[str]:
+    """The batches of each record that is on A twice, from the brokers' directories `logs`. The
+    producer ids tell whether an application or the mirror wrote them."""
+    places = [(place, tape) for place, tape in tapes.items() if place[0] == topic]
+    times = Counter(number for _, tape in places for number in tape.numbers)
+    for place, tape in places:
+        for offset, number in zip(tape.offsets, tape.numbers, strict=True):
+            if times[number] > 1:
+                found = {batch for log in logs if (batch := _batch_at(log, place, offset))}
+                batches = "; ".join(sorted(found)) or "in no log any more"
+                yield f"{place[0]}-{place[1]}: record {number} at offset {offset} on A: {batches}"
+
+
+def _batch_at(log: Path, place: Place, offset: int) -> str | None:
+    for segment in sorted((log / f"{place[0]}-{place[1]}").glob("*.log")):
+        for raw in frames(memoryview(segment.read_bytes())):
+            batch = BatchHeader.of(raw)
+            if batch.base <= offset <= batch.last:
+                return (
+                    f"producer {batch.producer_id}, epoch {batch.producer_epoch}, "
+                    f"sequence {batch.sequence}, leader epoch {batch.leader_epoch}"
+                )
+    return None
 
 
 def compare_again(

@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.fire.actions import Burning, Say, all_actions
 from tests.fire.applications import MOVING, STEADY, Applications, numbers_read
 from tests.fire.checker import (
+    batches_of_doubled,
     compare,
     compare_acked,
     compare_again,
@@ -172,6 +173,8 @@ class Fire:
         acked = self.applications.acked()
         for topic in self.applications.topics:
             yield from compare_acked(topic.name, acked[topic.name], self.at_a)
+            logs = [broker.directory / "data" for broker in self.a.cluster.brokers.values()]
+            yield from batches_of_doubled(topic.name, self.at_a.tapes, logs)
             for place in sorted(p for p in self.at_a.tapes if p[0] == topic.name):
                 wanted = wanted_of(self.at_a.tape(place), self.moves.unmirrored.get(place, set()))
                 yield from compare(topic, place, wanted, self.at_b.tape(place))

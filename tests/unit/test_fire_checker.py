@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from tests.fire.checker import Wanted, compare, compare_group, wanted_of
+from tests.fire.checker import Wanted, batches_of_doubled, compare, compare_group, wanted_of
 from tests.fire.tape import Tape
 from tests.fire.topics import FireTopic, Kind
+from tests.harness.raw_batches import Rec, raw_batch
 
 # A's records have offsets with gaps, as transactions leave them.
 A_OFFSETS = (0, 1, 2, 5, 6, 9)
@@ -90,3 +92,18 @@ def test_the_offset_of_a_group_is_preserved() -> None:
 
 def test_what_is_wanted_keeps_the_order() -> None:
     assert on_a(frozenset({2})).numbers == array("q", [1, 3, 4, 5, 6])
+
+
+def test_a_record_that_is_twice_on_a_is_reported_with_its_batches(tmp_path: Path) -> None:
+    (tmp_path / "plain-0").mkdir()
+    batches = [
+        raw_batch([Rec(offset=at)], producer_id=7, epoch=epoch, sequence=sequence)
+        for at, epoch, sequence in [(10, 0, 4), (11, 0, 5), (12, 1, 0)]
+    ]
+    (tmp_path / "plain-0" / "00000000000000000010.log").write_bytes(b"".join(batches))
+    tapes = {("plain", 0): tape([1, 2, 1], [10, 11, 12]), ("other", 0): tape([1])}
+    assert list(batches_of_doubled("plain", tapes, [tmp_path])) == [
+        "plain-0: record 1 at offset 10 on A: producer 7, epoch 0, sequence 4, leader epoch 0",
+        "plain-0: record 1 at offset 12 on A: producer 7, epoch 1, sequence 0, leader epoch 0",
+    ]
+    assert not list(batches_of_doubled("other", tapes, [tmp_path]))
