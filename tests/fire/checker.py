@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from causeway.records import BatchHeader, frames
 from tests.fire.tape import Place, Tape, Witness
@@ -110,8 +111,11 @@ def compare_group(
     return None
 
 
-def compare_acked(topic: str, acked: Set[int], witness: Witness) -> Iterator[str]:
-    """What a cluster has acknowledged must be on A, once."""
+def compare_acked(
+    topic: str, acked: Set[int], witness: Witness, doubled: Mapping[int, Sequence[WrittenBy]]
+) -> Iterator[str]:
+    """What a cluster has acknowledged must be on A, once. `doubled`: the batches of records that
+    are there twice."""
     numbers = Counter(
         number
         for place, tape in witness.tapes.items()
@@ -121,33 +125,48 @@ def compare_acked(topic: str, acked: Set[int], witness: Witness) -> Iterator[str
     if lost := acked - numbers.keys():
         numbered = _some(sorted(lost))
         yield f"{topic}: {len(lost)} acknowledged records are not on A: numbers {numbered}"
-    if doubled := [number for number, times in numbers.items() if times > 1]:
-        yield f"{topic}: {len(doubled)} records are doubled on A: numbers {_some(doubled)}"
+    for number, times in numbers.items():
+        if times > 1 and not is_sent_again(batches := doubled.get(number, ())):
+            yield f"{topic}: record {number} is doubled on A: {', '.join(map(str, batches))}"
 
 
-def batches_of_doubled(topic: str, tapes: dict[Place, Tape], logs: Iterable[Path]) -> Iterator[str]:
-    """The batches of each record that is on A twice, from the brokers' directories `logs`. The
-    producer ids tell whether an application or the mirror wrote them."""
+class WrittenBy(NamedTuple):
+    """The header fields of a batch that say who wrote it."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+def batches_of_doubled(
+    topic: str, tapes: dict[Place, Tape], logs: Sequence[Path]
+) -> dict[int, list[WrittenBy]]:
+    """For the number of each record that is on A twice: its batches, from the brokers' directories
+    `logs`."""
     places = [(place, tape) for place, tape in tapes.items() if place[0] == topic]
     times = Counter(number for _, tape in places for number in tape.numbers)
+    found: dict[int, list[WrittenBy]] = defaultdict(list)
     for place, tape in places:
         for offset, number in zip(tape.offsets, tape.numbers, strict=True):
             if times[number] > 1:
-                found = {batch for log in logs if (batch := _batch_at(log, place, offset))}
-                batches = "; ".join(sorted(found)) or "in no log any more"
-                yield f"{place[0]}-{place[1]}: record {number} at offset {offset} on A: {batches}"
+                found[number] += {by for log in logs for by in _batch_at(log, place, offset)}
+    return found
 
 
-def _batch_at(log: Path, place: Place, offset: int) -> str | None:
+def is_sent_again(batches: Sequence[WrittenBy]) -> bool:
+    """Whether the application's own producer wrote the record twice. The mirror writes with other
+    producer ids. librdkafka raises the epoch of its producer after some errors, and then sends
+    records again that may be in the log: https://github.com/confluentinc/librdkafka/issues/4953"""
+    one_id = len({batch.producer_id for batch in batches}) == 1
+    return one_id and len({batch.epoch for batch in batches}) == len(batches) > 1
+
+
+def _batch_at(log: Path, place: Place, offset: int) -> Iterator[WrittenBy]:
     for segment in sorted((log / f"{place[0]}-{place[1]}").glob("*.log")):
         for raw in frames(memoryview(segment.read_bytes())):
             batch = BatchHeader.of(raw)
             if batch.base <= offset <= batch.last:
-                return (
-                    f"producer {batch.producer_id}, epoch {batch.producer_epoch}, "
-                    f"sequence {batch.sequence}, leader epoch {batch.leader_epoch}"
-                )
-    return None
+                yield WrittenBy(batch.producer_id, batch.producer_epoch, batch.sequence)
 
 
 def compare_again(

@@ -20,6 +20,7 @@ from tests.fire.checker import (
     compare_acked,
     compare_again,
     compare_group,
+    is_sent_again,
     newest,
     wanted_of,
 )
@@ -71,6 +72,7 @@ class Fire:
         self._actions = actions
         self.burning = Burning(actions, seed, say)
         self._over = threading.Event()
+        self._sent_again = 0  # records that an application wrote twice
 
     def run(self) -> Result:
         result = Result()
@@ -172,9 +174,10 @@ class Fire:
     def _checked(self) -> Iterator[str]:
         acked = self.applications.acked()
         for topic in self.applications.topics:
-            yield from compare_acked(topic.name, acked[topic.name], self.at_a)
             logs = [broker.directory / "data" for broker in self.a.cluster.brokers.values()]
-            yield from batches_of_doubled(topic.name, self.at_a.tapes, logs)
+            doubled = batches_of_doubled(topic.name, self.at_a.tapes, logs)
+            self._sent_again += sum(map(is_sent_again, doubled.values()))
+            yield from compare_acked(topic.name, acked[topic.name], self.at_a, doubled)
             for place in sorted(p for p in self.at_a.tapes if p[0] == topic.name):
                 wanted = wanted_of(self.at_a.tape(place), self.moves.unmirrored.get(place, set()))
                 yield from compare(topic, place, wanted, self.at_b.tape(place))
@@ -246,6 +249,8 @@ class Fire:
             f"{self.applications.written:,} records, {kinds} topics with {len(self.at_a.tapes)} "
             f"partitions, {2 + len(self.applications.places)} groups"
         )
+        if self._sent_again:
+            yield f"{self._sent_again} records are twice on both sides: librdkafka sent them again"
         yield ""
         yield from table(self._actions, self.burning.done, self.pauses.found)
 

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.fire.checker import Wanted, batches_of_doubled, compare, compare_group, wanted_of
+from tests.fire.checker import (
+    Wanted,
+    WrittenBy,
+    batches_of_doubled,
+    compare,
+    compare_group,
+    is_sent_again,
+    wanted_of,
+)
 from tests.fire.tape import Tape
 from tests.fire.topics import FireTopic, Kind
 from tests.harness.raw_batches import Rec, raw_batch
@@ -102,8 +110,15 @@ def test_a_record_that_is_twice_on_a_is_reported_with_its_batches(tmp_path: Path
     ]
     (tmp_path / "plain-0" / "00000000000000000010.log").write_bytes(b"".join(batches))
     tapes = {("plain", 0): tape([1, 2, 1], [10, 11, 12]), ("other", 0): tape([1])}
-    assert list(batches_of_doubled("plain", tapes, [tmp_path])) == [
-        "plain-0: record 1 at offset 10 on A: producer 7, epoch 0, sequence 4, leader epoch 0",
-        "plain-0: record 1 at offset 12 on A: producer 7, epoch 1, sequence 0, leader epoch 0",
-    ]
-    assert not list(batches_of_doubled("other", tapes, [tmp_path]))
+    found = batches_of_doubled("plain", tapes, [tmp_path])
+    assert found == {1: [(7, 0, 4), (7, 1, 0)]}
+    assert is_sent_again(found[1])
+    assert not batches_of_doubled("other", tapes, [tmp_path])
+
+
+def test_only_the_application_itself_may_write_a_record_twice() -> None:
+    ours, theirs = WrittenBy(7, 0, 4), WrittenBy(8, 0, 4)
+    assert not is_sent_again([ours, theirs]), "the mirror has another producer id"
+    assert not is_sent_again([ours, ours._replace(sequence=9)]), "it is of one epoch"
+    assert not is_sent_again([])
+    assert not is_sent_again([ours])
