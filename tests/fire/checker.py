@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from causeway.records import BatchHeader, frames
 from tests.fire.tape import Place, Tape, Witness
@@ -112,7 +111,7 @@ def compare_group(
 
 
 def compare_acked(
-    topic: str, acked: Set[int], witness: Witness, doubled: Mapping[int, Sequence[WrittenBy]]
+    topic: str, acked: Set[int], witness: Witness, doubled: Mapping[int, Sequence[BatchHeader]]
 ) -> Iterator[str]:
     """What a cluster has acknowledged must be on A, once. `doubled`: the batches of records that
     are there twice."""
@@ -130,22 +129,14 @@ def compare_acked(
             yield f"{topic}: record {number} is doubled on A: {', '.join(map(str, batches))}"
 
 
-class WrittenBy(NamedTuple):
-    """The header fields of a batch that say who wrote it."""
-
-    producer_id: int
-    epoch: int
-    sequence: int
-
-
 def batches_of_doubled(
     topic: str, tapes: dict[Place, Tape], logs: Sequence[Path]
-) -> dict[int, list[WrittenBy]]:
+) -> dict[int, list[BatchHeader]]:
     """For the number of each record that is on A twice: its batches, from the brokers' directories
     `logs`."""
     places = [(place, tape) for place, tape in tapes.items() if place[0] == topic]
     times = Counter(number for _, tape in places for number in tape.numbers)
-    found: dict[int, list[WrittenBy]] = defaultdict(list)
+    found: dict[int, list[BatchHeader]] = defaultdict(list)
     for place, tape in places:
         for offset, number in zip(tape.offsets, tape.numbers, strict=True):
             if times[number] > 1:
@@ -153,20 +144,20 @@ def batches_of_doubled(
     return found
 
 
-def is_sent_again(batches: Sequence[WrittenBy]) -> bool:
+def is_sent_again(batches: Sequence[BatchHeader]) -> bool:
     """Whether the application's own producer wrote the record twice. The mirror writes with other
     producer ids. librdkafka raises the epoch of its producer after some errors, and then sends
     records again that may be in the log: https://github.com/confluentinc/librdkafka/issues/4953"""
     one_id = len({batch.producer_id for batch in batches}) == 1
-    return one_id and len({batch.epoch for batch in batches}) == len(batches) > 1
+    return one_id and len({batch.producer_epoch for batch in batches}) == len(batches) > 1
 
 
-def _batch_at(log: Path, place: Place, offset: int) -> Iterator[WrittenBy]:
+def _batch_at(log: Path, place: Place, offset: int) -> Iterator[BatchHeader]:
     for segment in sorted((log / f"{place[0]}-{place[1]}").glob("*.log")):
         for raw in frames(memoryview(segment.read_bytes())):
             batch = BatchHeader.of(raw)
             if batch.base <= offset <= batch.last:
-                yield WrittenBy(batch.producer_id, batch.producer_epoch, batch.sequence)
+                yield batch
 
 
 def compare_again(

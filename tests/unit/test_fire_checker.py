@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from causeway.records import BatchHeader
 from tests.fire.checker import (
     Wanted,
-    WrittenBy,
     batches_of_doubled,
     compare,
     compare_group,
@@ -111,13 +111,17 @@ def test_a_record_that_is_twice_on_a_is_reported_with_its_batches(tmp_path: Path
     (tmp_path / "plain-0" / "00000000000000000010.log").write_bytes(b"".join(batches))
     tapes = {("plain", 0): tape([1, 2, 1], [10, 11, 12]), ("other", 0): tape([1])}
     found = batches_of_doubled("plain", tapes, [tmp_path])
-    assert found == {1: [(7, 0, 4), (7, 1, 0)]}
+    by = [(batch.producer_id, batch.producer_epoch, batch.sequence) for batch in found[1]]
+    assert (list(found), by) == ([1], [(7, 0, 4), (7, 1, 0)])
     assert is_sent_again(found[1])
     assert not batches_of_doubled("other", tapes, [tmp_path])
 
 
 def test_only_the_application_itself_may_write_a_record_twice() -> None:
-    ours, theirs = WrittenBy(7, 0, 4), WrittenBy(8, 0, 4)
+    ours, theirs = (
+        BatchHeader.of(raw_batch([Rec(offset=1)], producer_id=by, epoch=0, sequence=4))
+        for by in (7, 8)
+    )
     assert not is_sent_again([ours, theirs]), "the mirror has another producer id"
     assert not is_sent_again([ours, ours._replace(sequence=9)]), "it is of one epoch"
     assert not is_sent_again([])

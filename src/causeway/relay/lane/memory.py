@@ -47,7 +47,8 @@ class LaneMemory:
         copied = sum([outlet.copied_bytes for outlet in outlets])
         now = time.monotonic()
         held = self.buffers.size
-        if held > KEPT_BYTES or held + copied >= most:  # else free ones do not matter
+        # If this is little, it does not matter which buffers are free, and the search is saved.
+        if held > KEPT_BYTES or held + copied >= most:
             held = self.buffers.held_bytes
         self._keep(held, now)
         if held + copied < most:

@@ -197,11 +197,10 @@ class Relay:
         touched.update(self._transformed)
         round_s = max(interval_s, min(len(touched) * REPORT_PARTITION_S, MOST_ROUND_S))
         most = math.ceil(len(touched) * interval_s / round_s)
-        later = [flow for flow in touched if flow.keeps_running][most:]
-        waiting = dict.fromkeys(later)
-        taken = [flow for flow in touched if flow not in waiting]
-        touched.clear()
-        touched |= waiting
+        later = dict.fromkeys([flow for flow in touched if flow.keeps_running][most:])
+        taken = [flow for flow in touched if flow not in later]
+        for flow in taken:
+            del touched[flow]
         return taken, round_s
 
     def throttle(self, message: Throttle) -> None:
