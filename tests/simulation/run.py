@@ -29,10 +29,10 @@ _ADOPTS_AGAIN_S: Final = 30.0
 _ENDS: Final = 1 / 6  # how often a fault of a long run is the last one for a while
 _CALM_H: Final = 0.2, 2.0, 24.0, 72.0, 200.0
 _CALM_WITHIN_S: Final = 60.0
+_LONG_WAIT_S: Final = 24 * 3600.0  # leases and looks at topics take hours, and threads are late
 _LOOKS: Final = 8  # in that time, and more often than the source deletes records
 _OFTEN_S: Final = 6 * 3600.0
 _CALM_LOOK_S: Final = 60.0
-_LATE_S: Final = 24 * 3600.0  # leases last for an hour, and threads are late by hours
 
 
 class StuckError(AssertionError):
@@ -205,15 +205,19 @@ class Run:
 
         self.kernel.later(delay_s, happen)
 
+    @property
+    def _look_s(self) -> float:
+        return _CALM_LOOK_S if self.kernel.is_calm else _LOOK_S
+
     def _recover(self) -> None:
         self._stopping = True
         for client in self._clients:
             client.stop()
         deadline = self.kernel.elapsed + self.scenario.catch_up_s
         if self.scenario.long:
-            deadline += _LATE_S
+            deadline += _LONG_WAIT_S
         while True:
-            self.kernel.run_for(_CALM_LOOK_S if self.kernel.is_calm else _LOOK_S)
+            self.kernel.run_for(self._look_s)
             self.look()
             for mirror in self.mirrors:
                 if not mirror.alive:
@@ -235,12 +239,12 @@ class Run:
 
     def _await_calm(self) -> None:
         """Raises StuckError."""
-        end = self.kernel.elapsed + _CALM_WITHIN_S
+        end = self.kernel.elapsed + (_LONG_WAIT_S if self.scenario.long else _CALM_WITHIN_S)
         self.live(self.scenario.rest_s)
         while left := self._not_calm():
             if self.kernel.elapsed > end:
                 raise StuckError(left)
-            self.live(_LOOK_S)
+            self.live(self._look_s, self._look_s)
 
     def _adopt(self, stopped: set[tuple[str, int]]) -> bool:
         """A person acknowledges losses that the file does not allow. False if there are none."""
