@@ -208,7 +208,7 @@ def _values(size: int) -> Iterator[tuple[bytes, bytes]]:
         customer = f"customer-{chance.randrange(_CUSTOMERS):03}"
         event = {
             "number": number,
-            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "at": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds"),
             "event": chance.choice(_KINDS),
             "customer": customer,
             "note": "",

@@ -6,6 +6,7 @@ The bytes decide whether a store declared as JKS or PKCS12 is JKS or PKCS12, as 
 from __future__ import annotations
 
 import re
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -265,7 +266,7 @@ class Expiry(NamedTuple):
 
     def warning(self, now: datetime | None = None) -> str | None:
         """Returns one line from `SOON` before the expiry on. None before that."""
-        left = self.at - (now or datetime.now(UTC))
+        left = self.at - (now or datetime.fromtimestamp(time.time(), UTC))
         if left > SOON:
             return None
         what = "the client certificate" if self.which == "client" else "the trust store"
