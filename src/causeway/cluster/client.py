@@ -183,15 +183,14 @@ class ClusterClient:
     def _known_leader(self, tp: TopicPartition) -> Leader | CausewayError:
         topic = self._topics.get(tp.topic)
         partition = topic.partitions.get(tp.partition) if topic else None
-        operation, subject = "find the leader of", f"{tp} on {self}"
-        if topic is not None and topic.error is not None:
-            return topic.error
-        if partition is None:
-            return broker_error(codes.UNKNOWN_TOPIC_OR_PARTITION, operation, subject)
-        address = self._brokers.get(partition.leader)
-        if address is None:
-            return partition.error or broker_error(codes.LEADER_NOT_AVAILABLE, operation, subject)
-        return Leader(partition.leader, partition.leader_epoch, *address)
+        address = self._brokers.get(partition.leader) if partition else None
+        if partition and address:
+            return Leader(partition.leader, partition.leader_epoch, *address)
+        for known in (topic, partition):
+            if known is not None and known.error is not None:
+                return known.error
+        why = codes.LEADER_NOT_AVAILABLE if partition else codes.UNKNOWN_TOPIC_OR_PARTITION
+        return broker_error(why, "find the leader of", f"{tp} on {self}")
 
     def forget(self, topics: Collection[str]) -> None:
         """Forgets the leaders of `topics`, and the controller: the next use looks them up again."""

@@ -55,7 +55,7 @@ class GroupListing:
 
 
 Offsets = dict[TopicPartition, Committed]
-CommitResults = dict[TopicPartition, CausewayError | None]
+CommitResults = dict[TopicPartition, CausewayError]  # the partitions that are not done
 
 
 def list_groups(cluster: ClusterClient) -> dict[str, GroupListing]:
@@ -152,7 +152,8 @@ def _offsets(cluster: ClusterClient, group: str, found: FoundOffsets) -> Offsets
 def commit_offsets(
     cluster: ClusterClient, commits: Mapping[str, Mapping[TopicPartition, Committed]]
 ) -> dict[str, CommitResults | CausewayError]:
-    """Commits offsets for groups without members, as an administrator. None if it is done.
+    """Commits offsets for groups without members, as an administrator. Returns the errors of each
+    group's partitions, or the error of a whole group.
 
     A group with members does not change, and has the error UNKNOWN_MEMBER_ID (25). The error is
     AuthorizationError without READ on the group, and for single partitions without READ on the
@@ -232,10 +233,7 @@ def _commit_results(
 ) -> CommitResults | CausewayError:
     results: CommitResults = {}
     subject = f"group {group} on {cluster}"
-    for where, code in answer.codes.items():
-        if not code:
-            results[where] = None
-            continue
+    for where, code in answer.errors.items():
         if code in _OF_GROUP:
             return broker_error(
                 code,

@@ -80,9 +80,9 @@ def at_leaders(
         node_id: int, wanted: Wanted, deadline: Deadline
     ) -> Iterator[tuple[TopicPartition, T | CausewayError]]:
         for topic in cluster.once(request(wanted, deadline), node_id, deadline).topics:
+            # The answer to OffsetForLeaderEpoch has other names.
+            name = topic.name if hasattr(topic, "name") else topic.topic
             for part in topic.partitions:
-                # The answer to OffsetForLeaderEpoch has other names.
-                name = topic.name if hasattr(topic, "name") else topic.topic
                 number = (
                     part.partition_index if hasattr(part, "partition_index") else part.partition
                 )

@@ -37,6 +37,7 @@ from causeway.control.mm2_topics import (
     Heartbeats,
     OffsetSync,
     OffsetSyncs,
+    checkpoint_records,
     read_checkpoints,
 )
 from causeway.control.open_transactions import Ends, Held

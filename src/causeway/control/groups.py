@@ -20,7 +20,6 @@ from msgspec import Struct
 
 from causeway.cluster import Committed, GroupListing
 from causeway.config import LinkSettings
-from causeway.control.mm2_topics import Checkpoint
 from causeway.errors import CausewayError
 from causeway.filters import Verdict, by_name, plain_names
 from causeway.model import TopicPartition
@@ -157,10 +156,14 @@ def follow(
         if isinstance(own, CausewayError):
             left_out.append(LeftOutGroup(group, LeftOutReason.UNREADABLE, str(own)))
             continue
-        for topic in {at.topic for at in own} - ours.keys():
+        topics = {at.topic for at in own}
+        for topic in topics - ours.keys():
             ours[topic] = _concerns(topic, link)
-        mirrored = {at: offset for at, offset in own.items() if ours[at.topic]}
-        going_on = {at: offset for at, offset in mirrored.items() if at not in ended}
+        mirrored = going_on = own
+        if not all(ours[topic] for topic in topics):
+            mirrored = going_on = {at: offset for at, offset in own.items() if ours[at.topic]}
+        if ended:
+            going_on = {at: offset for at, offset in mirrored.items() if at not in ended}
         if going_on:
             commits[group] = going_on
         elif mirrored:
@@ -180,11 +183,9 @@ def _concerns(topic: str, link: LinkSettings) -> bool:
     return decision.target_name is not None
 
 
-def checkpoints(
-    translated: Translated, last: Mapping[str, Mapping[TopicPartition, Checkpoint]]
-) -> list[Checkpoint]:
-    """Returns the checkpoints to write now. `last`: the newest written checkpoints, by group and
-    target partition.
+def checkpoints(translated: Translated, last: Translated) -> Translated:
+    """Returns the places whose checkpoints have to be written now. `last`: the places of the newest
+    written checkpoints.
 
     The rule is MirrorMaker 2's: a checkpoint is written if it is the first of its partition, or if
     the group went back on the source or forward on the target. So a downstream offset goes back
@@ -192,22 +193,19 @@ def checkpoints(
     recreated or the checkpoint's writer made an error. If several source partitions feed a target
     partition, only the target offset shows that the group went back.
     """
-    return [
-        Checkpoint(
-            group=group,
-            partition=at,
-            upstream=place.upstream,
-            downstream=place.downstream,
-            metadata=place.metadata,
-        )
+    due = {
+        group: {
+            at: place
+            for at, place in places.items()
+            if (before := written.get(at)) is None
+            or place.downstream > before.downstream
+            or (place.alone and place.upstream < before.upstream)
+            or (place.certain and place.downstream < before.downstream)
+        }
         for group, places in translated.items()
         for written in (last.get(group, {}),)
-        for at, place in places.items()
-        if (before := written.get(at)) is None
-        or (place.alone and place.upstream < before.upstream)
-        or place.downstream > before.downstream
-        or (place.certain and place.downstream < before.downstream)
-    ]
+    }
+    return {group: places for group, places in due.items() if places}
 
 
 def held_back(at: TopicPartition, unread: UnreadRecord) -> str:

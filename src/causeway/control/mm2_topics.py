@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,12 +22,14 @@ from typing import Any, Self
 
 from msgspec import Struct
 
+from causeway.control.groups import TranslatedOffset
 from causeway.errors import CausewayError, ProtocolError
 from causeway.link_topics import TopicLog
 from causeway.model import TopicPartition
 
 VERSION = 0  # of checkpoints and heartbeats; offset syncs have none
 _LONGEST = 2**15 - 1  # bytes of a text
+_NO_TEXT = b"\x00\x00"
 _INT = struct.Struct(">i")
 _SYNC = struct.Struct(">qq")
 _OFFSETS = struct.Struct(">hqq")
@@ -56,7 +58,7 @@ class OffsetSync:
         return cls(partition=at, upstream=upstream, downstream=downstream)
 
 
-class Checkpoint(Struct, frozen=True, kw_only=True):
+class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     """`group` has committed `upstream` on the source, which is `downstream` in `partition`, named
     as on the target. `metadata`: the group's own."""
 
@@ -68,9 +70,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
     def encode(self) -> tuple[bytes, bytes]:
         """Returns key and value."""
-        topic, partition = self.partition
-        key = _name(self.group) + _name(topic) + _INT.pack(partition)
-        return key, _OFFSETS.pack(VERSION, self.upstream, self.downstream) + _text(self.metadata)
+        (record,) = checkpoint_records({self.group: {self.partition: self}})
+        return record
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Self:
@@ -85,6 +86,18 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
             downstream=downstream,
             metadata=metadata,
         )
+
+
+def checkpoint_records(
+    places: Mapping[str, Mapping[TopicPartition, TranslatedOffset | Checkpoint]],
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the key and value of each checkpoint, by group and target partition."""
+    for group, of_group in places.items():
+        name = _text(group)
+        for (topic, partition), place in of_group.items():
+            offsets = _OFFSETS.pack(VERSION, place.upstream, place.downstream)
+            metadata = _text(place.metadata) if place.metadata else _NO_TEXT
+            yield name + _topic(topic) + _INT.pack(partition), offsets + metadata
 
 
 def read_checkpoints(topic: TopicLog) -> list[Checkpoint]:
@@ -126,7 +139,7 @@ def _text(value: str) -> bytes:
     return len(text).to_bytes(2) + text
 
 
-_name = lru_cache(maxsize=4096)(_text)  # each comes again with each partition
+_topic = lru_cache(maxsize=4096)(_text)  # each comes again with each partition
 
 
 def _unpack(what: str, kinds: str, data: bytes) -> list[Any]:

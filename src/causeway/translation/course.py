@@ -139,7 +139,7 @@ def offsets_to_translate(
     for commits in followed.commits.values():
         for at, committed in commits.items():
             offsets[at].add(committed.offset)
-        for topic in {at.topic for at in commits} & together.keys():
+        for topic in {at.topic for at in commits} & together.keys() if together else ():
             for at in together[topic] - commits.keys():
                 offsets[at].add(EARLIEST)
     return offsets
@@ -150,25 +150,29 @@ def group_offsets(
 ) -> dict[str, dict[TopicPartition, TranslatedOffset]]:
     """Returns, by group and target partition, the first record that the group has not read, from
     all source partitions. A target partition is missing if the offset of one source is unknown."""
-    by_source: dict[TopicPartition, list[tuple[TopicPartition, Mapping[int, MappedOffset]]]]
+    by_source: dict[TopicPartition, list[tuple[TopicPartition, dict[int, TranslatedOffset]]]]
     by_source = defaultdict(list)
+    shared: dict[TopicPartition, list[TopicPartition]] = defaultdict(list)
     for key, offsets in found.offsets.items():
-        by_source[key.source].append((key.target, offsets))
+        if key.target in found.shared:
+            shared[key.source].append(key.target)
+            continue
+        places = {
+            offset: TranslatedOffset(offset, place.offset, certain=place.certain)
+            for offset, place in offsets.items()
+            if place.offset is not None
+        }
+        by_source[key.source].append((key.target, places))
     answer: dict[str, dict[TopicPartition, TranslatedOffset]] = {}
     for group, commits in followed.commits.items():
         answer[group] = own = {}
-        shared: dict[TopicPartition, None] = {}
         for at, committed in commits.items():
-            for target, offsets in by_source.get(at, ()):
-                if target in found.shared:
-                    shared[target] = None
-                    continue
-                place = offsets.get(committed.offset)
-                if place is not None and place.offset is not None:
-                    own[target] = TranslatedOffset(
-                        committed.offset, place.offset, committed.metadata, place.certain
-                    )
-        for target in shared:
+            for target, places in by_source.get(at, ()):
+                if (place := places.get(committed.offset)) is not None:
+                    metadata = committed.metadata
+                    own[target] = structs.replace(place, metadata=metadata) if metadata else place
+        fed = {target: None for at in commits for target in shared.get(at, ())} if shared else {}
+        for target in fed:
             if (least := _least(commits, target, found)) is not None:
                 own[target] = least
     return answer

@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection
 
+from msgspec import structs
+
 from causeway.errors import CausewayError
 from causeway.link_topics import SameOffsets, Span
 from causeway.model import TopicPartition
@@ -156,10 +158,10 @@ class _Direction(ABC):
         start = self.there.starts.get(self.at)
         if found.offset is not None and start is not None and found.offset < start:
             note = f"the {self.side}'s log starts at {start}: it no longer has the earlier records"
-            return found._replace(offset=start, why=OffsetNote.RETENTION, note=note)
+            return structs.replace(found, offset=start, why=OffsetNote.RETENTION, note=note)
         problem = self.mapped.problem
         if found.exact and problem is not None:
-            return found._replace(why=problem.why, note=problem.note)
+            return structs.replace(found, why=problem.why, note=problem.note)
         return found
 
 
@@ -293,10 +295,11 @@ class _There(_Direction):
         found = super()._checked(found)
         end = self.there.ends.get(self.at)
         if found.offset is not None and end is not None and found.offset > end:
-            found = found._replace(offset=end)  # the target gets its lost records again from there
+            # The target gets its lost records again from there.
+            found = structs.replace(found, offset=end)
         if found.exact and self.mapped.shared:
             note = "other partitions feed that partition as well: take the least of their offsets"
-            return found._replace(why=OffsetNote.SHARED, note=note)
+            return structs.replace(found, why=OffsetNote.SHARED, note=note)
         return found
 
 

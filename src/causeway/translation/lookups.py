@@ -60,7 +60,7 @@ class KnownOffsets:
         """Returns the results for `offsets`, or else for the last known offset before each. Forgets
         the other results, and all of them if the version has changed."""
         kept = KnownOffsets(version)
-        if self.version == version:
+        if self.version == version and (self.targets or self.later):
             asked = set(offsets)
             kept.later = {one: later for one, later in self.later.items() if one in asked}
             for nearest in self.nearest(kept.later.get(one, one) for one in asked):
@@ -118,8 +118,9 @@ class SpanLookUps:
     def known_of(self, course: Course, term: int, offsets: Iterable[int]) -> KnownOffsets:
         """Returns the results of this course that are still true."""
         version = CourseVersion.of(course, term)
-        before = self.known.get(course.key) or KnownOffsets(version)
-        self.known[course.key] = known = before.kept_for(version, offsets)
+        key = course.key
+        before = self.known.get(key) or KnownOffsets(version)
+        self.known[key] = known = before.kept_for(version, offsets)
         return known
 
     def look_up(self, wanted: Mapping[SpanToRead, Sequence[int]]) -> Ended:

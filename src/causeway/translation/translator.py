@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from msgspec import structs
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, OffsetAt
 from causeway.errors import CausewayError
@@ -113,16 +116,21 @@ class OffsetTranslator:
         self._lookups.keep(courses)
         source_starts, target_starts = self._starts(courses)
         spans: dict[SpanToRead, list[int]] = defaultdict(list)
-        asked: dict[CourseKey, dict[int, int]] = {}
+        asked: dict[CourseKey, dict[int, int]] = {}  # if other offsets are translated instead
         for key, course in courses.items():
             start = source_starts[key.source]
             first = start.offset if isinstance(start, OffsetAt) else 0
-            offsets = {one: first if one == EARLIEST else one for one in wanted[key.source]}
-            known = self._lookups.known_of(course, term, offsets.values())
-            asked[key] = {offset: known.later.get(one, one) for offset, one in offsets.items()}
+            offsets: Collection[int] = wanted[key.source]
+            known = self._lookups.known_of(
+                course, term, (first if one == EARLIEST else one for one in offsets)
+            )
+            if known.later or EARLIEST in offsets:
+                real = {one: first if one == EARLIEST else one for one in offsets}
+                asked[key] = {offset: known.later.get(one, one) for offset, one in real.items()}
+                offsets = asked[key].values()
             starts = target_starts[key.target], start
             error = next((each for each in starts if isinstance(each, CausewayError)), None)
-            by_map = self._by_map(course, asked[key].values(), known, error, spans)
+            by_map = self._by_map(course, offsets, known, error, spans)
             if by_map is not None:
                 found[key] = by_map
         self._look_up(spans, found)
@@ -130,7 +138,7 @@ class OffsetTranslator:
         behind = shared if not self._others_write else ends
         ours = {key: course for key, course in courses.items() if key.target in behind}
         self._look_behind(ours, ends, term, found)
-        for key in courses.keys() & found.keys():
+        for key in asked.keys() & found.keys():
             found[key] = {offset: found[key][instead] for offset, instead in asked[key].items()}
         return CourseOffsets(_raised_to(target_starts, found), shared)
 
@@ -259,10 +267,11 @@ class OffsetTranslator:
                 if place.mirrored or place.offset is None:
                     continue
                 if key in behind:
-                    found[key][offset] = place._replace(offset=max(place.offset, behind[key]))
+                    changes: dict[str, Any] = {"offset": max(place.offset, behind[key])}
                 else:
                     note = "the records of other partitions behind it are being read"
-                    found[key][offset] = place._replace(why=OffsetNote.NOT_YET, note=note)
+                    changes = {"why": OffsetNote.NOT_YET, "note": note}
+                found[key][offset] = structs.replace(place, **changes)
 
     def _at_the_end(
         self, due: Mapping[CourseKey, Outlet], ends: Mapping[TopicPartition, int]
@@ -305,5 +314,5 @@ def _raised_to(starts: _Starts, found: ByCourse) -> ByCourse:
         if isinstance(start, OffsetAt):
             for offset, place in offsets.items():
                 if place.offset is not None and place.offset < start.offset:
-                    offsets[offset] = place._replace(offset=start.offset)
+                    offsets[offset] = structs.replace(place, offset=start.offset)
     return found

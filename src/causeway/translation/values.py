@@ -8,7 +8,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from causeway.errors import ConfigError
 from causeway.model import TopicPartition
@@ -55,7 +57,7 @@ class Question:
         return TopicPartition(self.topic, self.partition)
 
 
-class MappedOffset(NamedTuple):
+class MappedOffset(Struct, frozen=True, gc=False):
     """The offset in partition `at` from which on a consumer reads on the other cluster.
 
     If it is exact, the consumer gets exactly the mirrored records that it has not read. Otherwise

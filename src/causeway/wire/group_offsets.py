@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from causeway.model import TopicPartition
-from causeway.records import fast_tuple
 from causeway.wire import apis
 from causeway.wire.varint import put_uvarint, skip_tags, uvarint
 
@@ -31,13 +30,12 @@ _HEADER = Layout(">hhi")
 _SHORT, _INT, _LONG = Layout(">h"), Layout(">i"), Layout(">q")
 _OFFSET = Layout(">iq")  # partition and offset
 _OFFSET_AND_EPOCH = Layout(">iqi")
-_ERROR = Layout(">hB")  # and the first byte of the tags
 _RESULT = Layout(">ih")
-_RESULT_AND_TAGS = Layout(">ihB")
-_NO_TAGS = b"\x00"
-_NO_TEXT = b"\x01"  # of a flexible version
-
-_place = fast_tuple(TopicPartition)
+# Of flexible versions: a partition without a text and tags. Nearly all are like this.
+_FOUND = Layout(">iqiBhB")  # partition, offset, epoch, length of the text, error, tags
+_TO_COMMIT = Layout(">iqiBB")  # partition, offset, epoch, length of the text, tags
+_COMMITTED = Layout(">ihB")  # partition, error, tags
+_NO_TEXT, _NO_TAGS = 1, b"\x00"
 
 
 class Committed(Struct, frozen=True, kw_only=True, gc=False):
@@ -64,9 +62,9 @@ class FoundGroups(NamedTuple):
 
 
 class CommitAnswer(NamedTuple):
-    """`codes`: the error code of each partition, 0 if it is done."""
+    """`errors`: the error codes of the partitions that are not done."""
 
-    codes: dict[TopicPartition, int]
+    errors: dict[TopicPartition, int]
     throttle_time_ms: int
 
 
@@ -177,16 +175,16 @@ class CommitOffsets(GroupRequest, api=apis.OFFSET_COMMIT, flexible=_COMMIT_IS_FL
             out += _LONG.pack(_KEPT_BY_DEFAULT)
         topics: dict[str, list[bytes]] = defaultdict(list)
         for (topic, partition), one in self._offsets.items():
-            if version >= 6:
-                numbers = _OFFSET_AND_EPOCH.pack(partition, one.offset, one.leader_epoch)
-            else:
-                numbers = _OFFSET.pack(partition, one.offset)
             if flexible and not one.metadata:
-                topics[topic].append(numbers + _NO_TEXT + _NO_TAGS)
+                part = _TO_COMMIT.pack(partition, one.offset, one.leader_epoch, _NO_TEXT, 0)
+                topics[topic].append(part)
                 continue
-            part = bytearray(numbers)
-            _put_text(part, one.metadata, flexible)
-            topics[topic].append(bytes(part + _NO_TAGS) if flexible else bytes(part))
+            if version >= 6:
+                text = bytearray(_OFFSET_AND_EPOCH.pack(partition, one.offset, one.leader_epoch))
+            else:
+                text = bytearray(_OFFSET.pack(partition, one.offset))
+            _put_text(text, one.metadata, flexible)
+            topics[topic].append(bytes(text + _NO_TAGS) if flexible else bytes(text))
         _put_count(out, len(topics), flexible)
         for topic, parts in topics.items():
             _put_text(out, topic, flexible)
@@ -200,24 +198,25 @@ class CommitOffsets(GroupRequest, api=apis.OFFSET_COMMIT, flexible=_COMMIT_IS_FL
     def decode(self, data: memoryview, version: int) -> CommitAnswer:
         flexible = self.flexible_version_q(version)
         throttle_ms, at = _throttle(data, version)
-        codes: dict[TopicPartition, int] = {}
+        errors: dict[TopicPartition, int] = {}
         topics, at = _count(data, at, flexible)
         for _ in range(topics):
             topic, at = _text(data, at, flexible)
             count, at = _count(data, at, flexible)
             for _ in range(count):
                 if flexible:
-                    partition, code, tags = _RESULT_AND_TAGS.unpack_from(data, at)
-                    at += _RESULT_AND_TAGS.size
+                    partition, code, tags = _COMMITTED.unpack_from(data, at)
+                    at += _COMMITTED.size
                     if tags:
                         at = skip_tags(data, at - 1)
                 else:
                     partition, code = _RESULT.unpack_from(data, at)
                     at += _RESULT.size
-                codes[_place((topic, partition))] = code
+                if code:
+                    errors[TopicPartition(topic, partition)] = code
             if flexible:
                 at = skip_tags(data, at)
-        return CommitAnswer(codes, throttle_ms)
+        return CommitAnswer(errors, throttle_ms)
 
 
 def _committed(
@@ -225,8 +224,7 @@ def _committed(
 ) -> tuple[dict[TopicPartition, Committed], list[int], int]:
     """Returns a group's offsets, the error codes of its partitions, and the position behind the
     topics. `topics`: the topics of other groups in the answer."""
-    flexible, has_epochs = version >= _FETCH_IS_FLEXIBLE, version >= 5
-    numbers = _OFFSET_AND_EPOCH if has_epochs else _OFFSET
+    flexible = version >= _FETCH_IS_FLEXIBLE
     found: dict[TopicPartition, Committed] = {}
     errors: list[int] = []
     count, at = _count(data, at, flexible)
@@ -235,28 +233,29 @@ def _committed(
         places = topics.get(topic) or topics.setdefault(topic, _Places(topic))
         parts, at = _count(data, at, flexible)
         for _ in range(parts):
-            found_there = numbers.unpack_from(data, at)
-            at += numbers.size
-            metadata = ""
-            if flexible and data[at] <= 1:  # nearly always there is no text
-                at += 1
-            else:
-                metadata, at = _text(data, at, flexible)
+            metadata, epoch = "", -1
             if flexible:
-                error, tags = _ERROR.unpack_from(data, at)
-                at += _ERROR.size
-                if tags:
-                    at = skip_tags(data, at - 1)
+                partition, offset, epoch, size, error, tags = _FOUND.unpack_from(data, at)
+                at += _FOUND.size
+                if size > _NO_TEXT or tags:
+                    metadata, at = _text(data, at - _FOUND.size + _OFFSET_AND_EPOCH.size, flexible)
+                    (error,) = _SHORT.unpack_from(data, at)
+                    at = skip_tags(data, at + _SHORT.size)
             else:
+                if version >= 5:
+                    partition, offset, epoch = _OFFSET_AND_EPOCH.unpack_from(data, at)
+                    at += _OFFSET_AND_EPOCH.size
+                else:
+                    partition, offset = _OFFSET.unpack_from(data, at)
+                    at += _OFFSET.size
+                metadata, at = _text(data, at, flexible)
                 (error,) = _SHORT.unpack_from(data, at)
                 at += _SHORT.size
             if error:
                 errors.append(error)
-            if found_there[1] >= 0:
-                found[places[found_there[0]]] = Committed(
-                    offset=found_there[1],
-                    leader_epoch=found_there[2] if has_epochs else -1,
-                    metadata=metadata,
+            if offset >= 0:
+                found[places[partition]] = Committed(
+                    offset=offset, leader_epoch=epoch, metadata=metadata
                 )
         if flexible:
             at = skip_tags(data, at)

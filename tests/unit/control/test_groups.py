@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from causeway.cluster import Committed, GroupListing
 from causeway.config import ControlSettings, LinkSettings
 from causeway.control import (
-    Checkpoint,
     GroupCommits,
     LeftOutReason,
     TranslatedOffset,
@@ -100,66 +99,63 @@ def test_groups_that_the_file_names_are_asked_for_though_no_list_has_them() -> N
     assert choose(of_connect, watching(control)).groups == (), "what the list says of it counts"
 
 
-def checkpoint(upstream: int, downstream: int, metadata: str = "") -> Checkpoint:
-    return Checkpoint(
-        group="g", partition=M0, upstream=upstream, downstream=downstream, metadata=metadata
-    )
-
-
 def written(
     upstream: int,
     downstream: int | None,
-    last: Checkpoint | None = None,
+    last: TranslatedOffset | None = None,
     *,
     certainly: bool = False,
     alone: bool = True,
-) -> list[Checkpoint]:
+) -> tuple[int, int] | None:
+    """Returns the offsets of the checkpoint that is written, if one is."""
     before = {} if last is None else {"g": {M0: last}}
-    if downstream is None:
-        return checkpoints({"g": {}}, before)
-    stand = TranslatedOffset(upstream, downstream, "m", certain=certainly, alone=alone)
-    return checkpoints({"g": {M0: stand}}, before)
+    translated = {}
+    if downstream is not None:
+        translated[M0] = TranslatedOffset(upstream, downstream, certain=certainly, alone=alone)
+    due = checkpoints({"g": translated}, before)
+    assert due in ({}, {"g": translated})
+    return None if not due else (due["g"][M0].upstream, due["g"][M0].downstream)
 
 
 def test_the_first_checkpoint_of_a_partition() -> None:
-    assert written(7, 5) == [checkpoint(7, 5, "m")]
-    assert written(7, 0) == [checkpoint(7, 0, "m")]
+    assert written(7, 5) == (7, 5)
+    assert written(7, 0) == (7, 0)
 
 
 def test_no_checkpoint_for_what_is_not_translated() -> None:
-    assert written(7, None) == []
-    assert checkpoints({}, {}) == []
+    assert written(7, None) is None
+    assert checkpoints({}, {}) == {}
 
 
 def test_a_checkpoint_where_the_group_went_on() -> None:
-    last = checkpoint(7, 5)
-    assert written(8, 6, last) == [checkpoint(8, 6, "m")]
-    assert written(7, 6, last) == [checkpoint(7, 6, "m")], "translated better by now"
-    assert written(7, 5, last) == []
-    assert written(8, 5, last) == [], "over a gap"
+    last = TranslatedOffset(7, 5)
+    assert written(8, 6, last) == (8, 6)
+    assert written(7, 6, last) == (7, 6), "translated better by now"
+    assert written(7, 5, last) is None
+    assert written(8, 5, last) is None, "over a gap"
 
 
 def test_a_checkpoint_that_is_proven_wrong_is_put_right() -> None:
     """The target was made anew, or MirrorMaker 2 had written it."""
-    last = checkpoint(7, 5)
-    assert written(7, 3, last, certainly=True) == [checkpoint(7, 3, "m")]
-    assert written(8, 4, last, certainly=True) == [checkpoint(8, 4, "m")]
-    assert written(7, 5, last, certainly=True) == []
+    last = TranslatedOffset(7, 5)
+    assert written(7, 3, last, certainly=True) == (7, 3)
+    assert written(8, 4, last, certainly=True) == (8, 4)
+    assert written(7, 5, last, certainly=True) is None
 
 
 def test_downstream_goes_back_only_if_the_group_did() -> None:
-    last = checkpoint(7, 5)
-    assert written(8, 4, last) == []
-    assert written(7, 4, last) == []
-    assert written(6, 4, last) == [checkpoint(6, 4, "m")]
+    last = TranslatedOffset(7, 5)
+    assert written(8, 4, last) is None
+    assert written(7, 4, last) is None
+    assert written(6, 4, last) == (6, 4)
 
 
 def test_where_several_partitions_decide_only_a_certain_place_goes_back() -> None:
     """Which of them it is that decides may change, though the group went on in each."""
-    last = checkpoint(7, 5)
-    assert written(2, 4, last, alone=False) == []
-    assert written(2, 4, last, alone=False, certainly=True) == [checkpoint(2, 4, "m")]
-    assert written(2, 6, last, alone=False) == [checkpoint(2, 6, "m")]
+    last = TranslatedOffset(7, 5)
+    assert written(2, 4, last, alone=False) is None
+    assert written(2, 4, last, alone=False, certainly=True) == (2, 4)
+    assert written(2, 6, last, alone=False) == (2, 6)
 
 
 def planned(
@@ -262,10 +258,11 @@ def test_commits_only_go_on_and_once_is_enough(
 
 @given(st.lists(st.tuples(offsets, offsets), max_size=20))
 def test_checkpoints_go_back_only_with_the_group(steps: list[tuple[int, int]]) -> None:
-    last: Checkpoint | None = None
-    for upstream, downstream in steps:
-        for new in written(upstream, downstream, last):
-            if last is not None and new.downstream < last.downstream:
-                assert new.upstream < last.upstream
-            last = new
-        assert written(upstream, downstream, last) == []
+    last: TranslatedOffset | None = None
+    for step in steps:
+        if (new := written(*step, last)) is not None:
+            assert new == step
+            if last is not None and new[1] < last.downstream:
+                assert new[0] < last.upstream
+            last = TranslatedOffset(*new)
+        assert written(*step, last) is None

@@ -62,9 +62,9 @@ class FakeCluster:
 
     def commit_offsets(
         self, commits: Mapping[str, dict[TopicPartition, Committed]]
-    ) -> dict[str, dict[TopicPartition, CausewayError | None]]:
+    ) -> dict[str, dict[TopicPartition, CausewayError]]:
         self.committed.update(commits)
-        return {group: dict.fromkeys(offsets) for group, offsets in commits.items()}
+        return {group: {} for group in commits}
 
 
 class RefusingCluster(FakeCluster):
@@ -72,7 +72,7 @@ class RefusingCluster(FakeCluster):
 
     def commit_offsets(
         self, commits: Mapping[str, dict[TopicPartition, Committed]]
-    ) -> dict[str, dict[TopicPartition, CausewayError | None]]:
+    ) -> dict[str, dict[TopicPartition, CausewayError]]:
         return {group: dict.fromkeys(offsets, HIDDEN) for group, offsets in commits.items()}
 
 

@@ -96,7 +96,7 @@ def test_the_answer_to_a_commit(
         ],
     )
     found = CommitOffsets("g", {}).decode(memoryview(answer.encode(version=version)), version)
-    assert found.codes == codes
+    assert found.errors == {at: code for at, code in codes.items() if code}
     assert found.throttle_time_ms == (throttle if version >= 3 else 0)
 
 
@@ -190,7 +190,7 @@ def test_no_text_at_all_and_fields_of_later_versions() -> None:
     assert (group, offsets) == ("g", {TopicPartition("t", 3): Committed(offset=42, leader_epoch=6)})
     assert not any(errors)
     commit = b"\0\0\0\0" + b"\x02" + b"\x02t" + b"\x02" + b"\0\0\0\3\0\x10" + tags + tags + tags
-    assert CommitOffsets("g", {}).decode(memoryview(commit), 9).codes == {
+    assert CommitOffsets("g", {}).decode(memoryview(commit), 9).errors == {
         TopicPartition("t", 3): 16
     }
 

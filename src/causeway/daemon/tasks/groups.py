@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from causeway.cluster import LATEST, CommitResults, GroupListing, OffsetAt
 from causeway.config import LinkSettings
 from causeway.control import (
-    Checkpoint,
     ChosenGroups,
     GroupCommits,
     LeftOutGroup,
     LeftOutReason,
     Translated,
+    TranslatedOffset,
+    checkpoint_records,
     groups,
     read_checkpoints,
 )
@@ -74,7 +75,8 @@ class Groups:
     _both_ways: GroupsBothWays | None = field(init=False)  # if programs write to both clusters
     _topic: TopicLog = field(init=False)
     _begun_in: int | None = None  # the term of the current run
-    _last: dict[str, dict[TopicPartition, Checkpoint]] | None = None  # the newest written ones
+    # By group, the places of the newest written checkpoints.
+    _last: dict[str, dict[TopicPartition, TranslatedOffset]] | None = None
     _latencies: Mapping[tuple[str, TopicPartition], Recent] = field(default_factory=dict)
     _listing: dict[str, GroupListing] | None = None
     _checkpoints_due: float = 0.0
@@ -199,34 +201,37 @@ class Groups:
             self._last = defaultdict(dict)
             # Reads the checkpoints that an earlier driver or MirrorMaker 2 has written.
             for each in read_checkpoints(self._topic):
-                self._last[each.group][each.partition] = each
+                place = TranslatedOffset(each.upstream, each.downstream, each.metadata)
+                self._last[each.group][each.partition] = place
         due = groups.checkpoints(translated, self._last)
         if due:
             self._still_leading("write checkpoints")
             try:
-                self._topic.append([checkpoint.encode() for checkpoint in due])
+                self._topic.append(list(checkpoint_records(due)))
             except CausewayError:
                 self._last = None  # the topic may be gone, or contain only some of the new ones
                 raise
-            for each in due:
-                self._last[each.group][each.partition] = each
+            for group, places in due.items():
+                self._last[group].update(places)
         self._note_latencies(followed, due, read_at)
 
-    def _note_latencies(
-        self, followed: GroupCommits, written: Sequence[Checkpoint], read_at: float
-    ) -> None:
+    def _note_latencies(self, followed: GroupCommits, written: Translated, read_at: float) -> None:
         """Keeps the times of the checkpoints `written`, and drops the times of groups that are no
         longer followed."""
         now = time.monotonic()
         took = Spread.of(round((now - read_at) * 1000))
         kept = {key: known for key, known in self._latencies.items() if key[0] in followed.commits}
-        for checkpoint in written:
-            key = checkpoint.group, checkpoint.partition
-            known = kept.get(key)
-            if known is None and len(kept) >= _MOST_TIMED:
-                self.untimed += 1
+        timed = {group for group, _ in kept}
+        for group, places in written.items():
+            if group not in timed and len(kept) >= _MOST_TIMED:
+                self.untimed += len(places)
                 continue
-            kept[key] = Recent.of(took, now) if known is None else known.plus(took, now)
+            for key in ((group, at) for at in places):
+                known = kept.get(key)
+                if known is None and len(kept) >= _MOST_TIMED:
+                    self.untimed += 1
+                    continue
+                kept[key] = Recent.of(took, now) if known is None else known.plus(took, now)
         self._latencies = kept  # replaced as a whole: another thread may read it
 
     def _commit(
@@ -234,7 +239,7 @@ class Groups:
     ) -> tuple[dict[str, str], dict[str, str]]:
         """Commits the offsets. Returns why groups were left out, and why commits failed."""
         target = self.sides.target_admin
-        places = {at for offsets in translated.values() for at in offsets}
+        places = set[TopicPartition]().union(*translated.values())
         # The ends are read first. A log's end only grows, so these offsets exist at the commit.
         found = target.list_offsets(list(places), LATEST, patience_s=_PATIENCE_S)
         ends = {at: end.offset for at, end in found.items() if isinstance(end, OffsetAt)}
@@ -275,8 +280,7 @@ class Groups:
                 if isinstance(answer, CausewayError):
                     failed[group] = str(answer)
                     continue
-                errors = ((at, error) for at, error in answer.items() if error is not None)
-                failed |= {f"{group} on {at}": str(error) for at, error in errors}
+                failed |= {f"{group} on {at}": str(error) for at, error in answer.items()}
             asked_of = [*there.items(), *answers.items()]
             slow |= {group for group, each in asked_of if _may_answer_soon(each)}
         self._slow = frozenset(slow)

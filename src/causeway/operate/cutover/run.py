@@ -340,9 +340,8 @@ class CutoverRun:
         for group, answer in observer.target.commit_offsets(observer.groups.commits).items():
             errors = [answer] if isinstance(answer, CausewayError) else answer.values()
             for error in errors:
-                if error is not None:
-                    error.add_note(f"group {group}")
-                    raise error
+                error.add_note(f"group {group}")
+                raise error
         observer.groups_changed()
 
 

@@ -197,6 +197,5 @@ def commit(target: Cluster, plan: GroupCommits) -> dict[str, str]:
             failed[group] = str(answer)
             continue
         for at, error in answer.items():
-            if error is not None:
-                failed[group] = f"{at}: {error}"
+            failed[group] = f"{at}: {error}"
     return failed
