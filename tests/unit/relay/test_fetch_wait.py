@@ -196,6 +196,32 @@ def test_a_lane_whose_partitions_all_trickle_lets_answers_come_together(
     assert slept == ([] if lacks or max(sizes) > BUSY_BYTES else [PACED_REST_S])
 
 
+@pytest.mark.parametrize("transformed", [False, True])
+def test_a_lane_that_awaits_no_records_rests_until_the_next_request_is_due(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch, transformed: bool
+) -> None:
+    """Then it takes in the responses of targets and sends the requests in one turn. Records of a
+    transform may arrive at any time."""
+    wire = Answering()
+    each = source(wire)
+    for partition in range(500):
+        each.add(flow(partition))
+    attach(relay, [each])
+    now = time.monotonic()
+    relay.turn((), now)
+    list(each.receive())
+    relay.turn((), now)
+    slept: list[float] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", slept.append)
+        patch.setattr(time, "monotonic", lambda: relay.due_at - 0.01)
+        if transformed:
+            patch.setattr(relay, "_transformed", {flow(0): None})
+        relay.rest()
+    relay.connections._sources = {}
+    assert slept == [PACED_REST_S if transformed else pytest.approx(0.01)]
+
+
 @pytest.mark.parametrize(
     ("targets", "slept", "awaited"),
     [

@@ -140,14 +140,19 @@ class Relay:
         self._stages.turn(now)
 
     def rest(self) -> None:
-        """Sleeps while each target broker that gets records has enough work, and briefly if all
+        """Sleeps while each target broker that gets records has enough work, and while all
         partitions get only a few records. Then the lane handles all events together in one turn.
         It does not sleep so long that a broker runs out of work."""
         targets, sources = self.connections.targets, self.connections.sources
         if self._filling.waiting or any(target.lacks for target in targets):
             return
         if sources and all(source.paced_until for source in sources):
-            time.sleep(PACED_REST_S)
+            rest_s = PACED_REST_S
+            all_paced = self.due_at < math.inf and not any(source.waiting for source in sources)
+            if all_paced and not self._transformed:
+                # Only responses of targets can arrive. No record waits for them.
+                rest_s = max(rest_s, self.due_at - time.monotonic())
+            time.sleep(rest_s)
             return
         busy = [target for target in targets if target.has_plenty]
         rest_s = min((target.rest_s for target in busy), default=0.0)
