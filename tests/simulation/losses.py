@@ -80,11 +80,16 @@ class Losses:
         node = self._chance.choice(self._chance.choice(self._clusters).nodes)
         node.clock_ahead_s = self._chance.choice((-7200.0, -60.0, 60.0, 7200.0, 21_600.0))
         self.kernel.trace(f"{node}: its clock is {node.clock_ahead_s} s ahead")
+        self._put_right(lambda: setattr(node, "clock_ahead_s", 0.0))
 
     def _jump_clock_of_mirror(self) -> None:
         host = self._chance.choice(self.run.mirrors).host
         self.kernel.skews[host] = self._chance.choice((-7200.0, -30.0, 30.0, 7200.0))
         self.kernel.trace(f"{host}: its clock is {self.kernel.skews[host]} s ahead")
+        self._put_right(lambda: self.kernel.skews.pop(host, None))
+
+    def _put_right(self, clock: Callable[[], object]) -> None:
+        self.run.later(self.faults.lasts(20.0, 60.0, 120.0), clock)
 
     def _set_quota(self) -> None:
         quotas = self._chance.choice(self._chance.choice(self._clusters).nodes).quotas

@@ -142,6 +142,11 @@ class SimulatedMirror:
     def alive(self) -> bool:
         return self.process is not None and self.process.alive
 
+    @property
+    def failed(self) -> bool:
+        """Whether the driver has ended by an error."""
+        return isinstance(self.result, CausewayError) and not self.alive
+
     def lanes(self) -> list[SimulatedProcess]:
         """The lanes that live."""
         prefix = f"{self.process.name}/" if self.process is not None else "-"

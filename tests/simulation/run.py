@@ -72,6 +72,8 @@ class Run:
         self.file = Path()
         self.patch = pytest.MonkeyPatch()  # for the time of the run
         self.faults = Faults(self)
+        self.running_s = 0.0  # how long at least one partition ran
+        self._looked_at = 0.0
         self._adopted: dict[str, float] = {}  # when, by topic
         self._stopping = False  # nothing new is written
 
@@ -158,6 +160,10 @@ class Run:
         return [(plan.name, partition) for plan, partition in self.checks.places]
 
     def look(self) -> None:
+        now = self.kernel.elapsed
+        if any(each.state == State.RUNNING for mirror in self.mirrors for each in mirror.led):
+            self.running_s += now - self._looked_at
+        self._looked_at = now
         for checks in self.all_checks:
             checks.look()
             for mirror in self.mirrors:
@@ -182,6 +188,7 @@ class Run:
             faults.step()
             self.kernel.run_for(self.kernel.random.expovariate(1 / 3))
             self.look()
+            self._start_failed()
             if self.scenario.long and self.kernel.random.random() < _ENDS:
                 self._be_calm()
         faults.heal()
@@ -190,7 +197,18 @@ class Run:
         """Nothing goes wrong for hours, or for days."""
         chance = self.kernel.random
         seconds = chance.choice(_CALM_H) * 3600 * chance.uniform(0.5, 1.5)
-        self.live(seconds, min(seconds / _LOOKS, _OFTEN_S))
+        look_s = min(seconds / _LOOKS, _OFTEN_S)
+        end = self.kernel.elapsed + seconds
+        while self.kernel.elapsed < end:
+            self.live(look_s, look_s)
+            self._start_failed()
+
+    def _start_failed(self) -> None:
+        """As a service starts a driver again that ended by an error."""
+        for mirror in self.mirrors:
+            if mirror.failed:
+                self.hurry()
+                mirror.start()
 
     def hurry(self) -> None:
         """Something happens, which is more than the passing of time."""

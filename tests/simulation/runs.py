@@ -56,7 +56,7 @@ def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = F
     _warm_up()
     waiting = list(seeds)[::-1]
     total, failed = len(waiting), list[int]()
-    simulated_s = 0.0
+    simulated_s = running_s = 0.0
     running: dict[int, tuple[int, int]] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
@@ -69,10 +69,12 @@ def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = F
             "seed": seed,
             "failure": "it did not end",
             "simulated_s": 0.0,
+            "running_s": 0.0,
             "digest": "",
         }
         result = _result(reader) or ended
         simulated_s += result["simulated_s"]
+        running_s += result["running_s"]
         if digests:
             print(json.dumps(result), flush=True)
         if result["failure"]:
@@ -82,8 +84,8 @@ def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = F
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = used.ru_utime + used.ru_stime
     print(
-        f"{total} runs, {hours:.2f} simulated hours in {cpu_s:.0f} s of CPU time,"
-        f" {len(failed)} failed: {sorted(failed)}"
+        f"{total} runs, {hours:.2f} simulated hours in {cpu_s:.0f} s of CPU time; a partition ran"
+        f" in {running_s / 3600:.2f} of them; {len(failed)} failed: {sorted(failed)}"
     )
     if failed:
         long = " --long" if options.long else ""
@@ -145,13 +147,15 @@ def _run(seed: int, options: Options, scenario: Scenario | None = None) -> dict[
     network = Network(kernel)
     patches.use(kernel, network)
     failure = ""
+    run: Run | None = None
     scenario = scenario or choose(kernel.random, faults_s=options.faults_s, long=options.long)
     try:
         made = None if options.mutation is None else MUTATIONS[options.mutation]
         if made is not None:
             focused = made.focus(scenario)
             scenario = replace(focused, faults_s=scenario.faults_s) if options.long else focused
-        Run(kernel, network, None if options.intact else made, scenario).run()
+        run = Run(kernel, network, None if options.intact else made, scenario)
+        run.run()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
         if options.trace:
@@ -163,6 +167,7 @@ def _run(seed: int, options: Options, scenario: Scenario | None = None) -> dict[
         "seed": seed,
         "failure": failure,
         "simulated_s": kernel.elapsed,
+        "running_s": 0.0 if run is None else run.running_s,
         "steps": kernel.steps,
         "digest": f"{kernel.digest:08x}",
     }

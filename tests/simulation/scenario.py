@@ -113,6 +113,7 @@ class Scenario:
         }
         preserved = [each.name for each in self.topics if each.content is Content.PRESERVED]
         policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+        both_long = self.long and bool(self.back)
         sole_writer = "" if self.sole_writer is None else str(self.sole_writer).lower()
         keys = {
             "clusters": f"{SOURCE}, {TARGET}",
@@ -140,6 +141,8 @@ class Scenario:
             f"{SOURCE}.consumer.fetch.max.wait.ms": str(_LEASE_S * 1000) if self.long else "500",
             "causeway.lease.seconds": str(_LEASE_S) if self.long else "",
             f"{SOURCE}.consumer.metadata.max.age.ms": str(_RARE_S * 1000) if self.long else "",
+            f"{TARGET}.consumer.fetch.max.wait.ms": str(_LEASE_S * 1000) if both_long else "",
+            f"{TARGET}.consumer.metadata.max.age.ms": str(_RARE_S * 1000) if both_long else "",
             "sync.topic.acls.enabled": "false",
             "causeway.lanes": str(self.lanes),
             "causeway.offsets.gaps": self.gaps,

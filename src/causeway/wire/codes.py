@@ -77,6 +77,7 @@ _REMEDIES = {
     17: "topic names have at most 249 of a-z, A-Z, 0-9, '.', '_' and '-'",
     19: "fewer replicas are in sync than min.insync.replicas: look at the cluster's brokers",
     20: "fewer replicas are in sync than min.insync.replicas: look at the cluster's brokers",
+    32: "correct the clock that is wrong, or raise message.timestamp.(after|before).max.ms",
     38: "the cluster has too few brokers: set replication.factor no higher than their number",
     44: "the cluster refuses the request by a limit or a topic policy: see its own text",
     56: "look at the broker's disk and log",

@@ -21,6 +21,10 @@ def test_the_brokers_own_words_are_kept() -> None:
     assert not error.retriable
 
 
+def test_a_record_that_is_ahead_of_the_brokers_clock() -> None:
+    assert "correct the clock" in str(broker_error(32, "write to", "t-0 on B"))
+
+
 def test_a_missing_acl_names_resource_and_operation() -> None:
     error = broker_error(29, "write to", "t-0 on B", needs="WRITE on topic t")
     assert isinstance(error, AuthorizationError)
