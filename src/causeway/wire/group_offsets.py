@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from causeway.errors import ProtocolError
 from causeway.model import TopicPartition
 from causeway.wire import apis
 from causeway.wire.varint import put_uvarint, skip_tags, uvarint
@@ -159,7 +160,8 @@ class FetchOffsets(GroupRequest, api=apis.OFFSET_FETCH, flexible=_FETCH_IS_FLEXI
 
 
 class CommitOffsets(GroupRequest, api=apis.OFFSET_COMMIT, flexible=_COMMIT_IS_FLEXIBLE):
-    """Commits `offsets` for `group`, which has no members."""
+    """Commits `offsets` for `group`, which has no members. `decode` raises ProtocolError if the
+    answer leaves out a partition."""
 
     def __init__(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         self._group, self._offsets = group, offsets
@@ -199,10 +201,12 @@ class CommitOffsets(GroupRequest, api=apis.OFFSET_COMMIT, flexible=_COMMIT_IS_FL
         flexible = self.flexible_version_q(version)
         throttle_ms, at = _throttle(data, version)
         errors: dict[TopicPartition, int] = {}
+        answered = 0
         topics, at = _count(data, at, flexible)
         for _ in range(topics):
             topic, at = _text(data, at, flexible)
             count, at = _count(data, at, flexible)
+            answered += count
             for _ in range(count):
                 if flexible:
                     partition, code, tags = _COMMITTED.unpack_from(data, at)
@@ -216,6 +220,9 @@ class CommitOffsets(GroupRequest, api=apis.OFFSET_COMMIT, flexible=_COMMIT_IS_FL
                     errors[TopicPartition(topic, partition)] = code
             if flexible:
                 at = skip_tags(data, at)
+        if answered < len(self._offsets):
+            cause = "the answer leaves out partitions"
+            raise ProtocolError("commit offsets of", f"group {self._group}", cause)
         return CommitAnswer(errors, throttle_ms)
 
 

@@ -16,6 +16,7 @@ from kafka.protocol.consumer import (
     OffsetFetchResponse,
 )
 
+from causeway.errors import ProtocolError
 from causeway.model import TopicPartition
 from causeway.wire import CommitOffsets, Committed, FetchOffsets
 from causeway.wire.group_offsets import GroupRequest
@@ -95,9 +96,13 @@ def test_the_answer_to_a_commit(
             for n, parts in by_topic(codes).items()
         ],
     )
-    found = CommitOffsets("g", {}).decode(memoryview(answer.encode(version=version)), version)
+    data = memoryview(answer.encode(version=version))
+    found = CommitOffsets("g", dict.fromkeys(codes, Committed(offset=1))).decode(data, version)
     assert found.errors == {at: code for at, code in codes.items() if code}
     assert found.throttle_time_ms == (throttle if version >= 3 else 0)
+    more = dict.fromkeys([*codes, TopicPartition("left-out", 0)], Committed(offset=1))
+    with pytest.raises(ProtocolError, match=r"group g: .*leaves out partitions"):
+        CommitOffsets("g", more).decode(data, version)
 
 
 @pytest.mark.parametrize("version", FETCHES)
