@@ -239,12 +239,17 @@ class Checks:
 
     # -- the end ----------------------------------------------------------------------------------
 
+    def may_stop(self, plan: TopicPlan, partition: int) -> bool:
+        """Whether the partition may stop until a person looks at it: its topic was replaced, or it
+        keeps its offsets and the target lost records. Then markers may lie in their place."""
+        place = plan.name, partition
+        return place in self.past or (plan.content is Content.PRESERVED and place in self.lost)
+
     def missing(self, stopped: Container[Place] = ()) -> list[str]:
-        """What the target still lacks. Of `stopped` partitions, those lack nothing whose topic was
-        replaced."""
+        """What the target still lacks, but for `stopped` partitions that may stop."""
         found = []
         for plan, partition in self.places:
-            if (plan.name, partition) in self.past and (plan.name, partition) in stopped:
+            if (plan.name, partition) in stopped and self.may_stop(plan, partition):
                 continue
             due = self.committed.get((plan.name, partition), {})
             held = self._target_records(plan, partition)

@@ -297,7 +297,7 @@ class Run:
         led = {(each.topic, each.partition): each for mirror in self.mirrors for each in mirror.led}
         for plan, partition in (each for checks in self.all_checks for each in checks.places):
             place = plan.name, partition
-            if place in self.checks.past and place in self.stopped():
+            if place in self.stopped() and self.checks.may_stop(plan, partition):
                 continue
             found = led.get(place)
             if found is None or found.state != State.RUNNING or found.lag_records != 0:

@@ -290,3 +290,24 @@ def test_a_record_that_the_source_has_compacted_since_is_no_difference() -> None
     )
 
     assert found.pair == Pair(16, 16, 16)
+
+
+@pytest.mark.parametrize("left", [9, 0])
+def test_markers_in_the_place_of_records_that_the_target_lost_are_found_below_the_pair(
+    left: int,
+) -> None:
+    """The target had offset 9 and lost it, or all it had. Then markers for the gap behind it were
+    appended."""
+    source, target = Log(), copied(Log(), left)
+    put(source, 10)
+    for _ in range(3):
+        put_marker(source, FILLS)
+        put_marker(target, OURS)
+    put(source, 14)
+
+    answer = answer_of(
+        source_of(source), Remembering(target), outlet_at(Pair(10, 10, 10)), unsettled=True
+    )
+
+    assert isinstance(answer, DivergedError)
+    assert f"no record at offset {left}" in str(answer)

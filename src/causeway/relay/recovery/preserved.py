@@ -119,8 +119,15 @@ def _check(source: SourceLog, target: TargetLog, passed: int) -> None:
     if target.end <= begin:
         return
     ours = CONTROL if preserve.filler_from is None else CONTROL | TRANSACTIONAL
+    relays_all = source.series is as_relayed  # otherwise records may be dropped
+    newest = None
+    first = min(pair.target, target.end)
+    if relays_all:
+        # If the target lost records, then markers may lie in their place, also below the pair.
+        newest = _newest(target, begin)
+        first = min(first, begin if newest is None else BatchHeader.of(newest).last + 1)
     empty: list[tuple[int, int]] = []
-    for batch, _ in target.batches(max(min(pair.target, target.end), begin), target.end):
+    for batch, _ in target.batches(max(first, begin), target.end):
         if batch.producer_id == target.outlet.producer_id and not batch.attributes & CONTROL:
             continue
         if not batch.attributes & ours:
@@ -129,10 +136,11 @@ def _check(source: SourceLog, target: TargetLog, passed: int) -> None:
             empty[-1] = empty[-1][0], batch.last + 1
         else:
             empty.append((batch.base, batch.last + 1))
-    if source.series is as_relayed:  # otherwise records may be dropped
+    if relays_all:
         for start, stop in empty[-COMPARED_STRETCHES:]:
             _check_empty(source, target, max(start, source.start, passed), stop)
-        _check_last(source, target, begin)
+    if newest is not None:
+        _compare(source, target, decoded(newest))
 
 
 def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) -> None:
@@ -145,18 +153,18 @@ def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) ->
         raise diverged(target, f"it has no record at offset {first.first}, and the source has one")
 
 
-def _check_last(source: SourceLog, target: TargetLog, begin: int) -> None:
-    """Compares our last record with the source."""
+def _newest(target: TargetLog, begin: int) -> memoryview | None:
+    """Returns the newest batch with records from `begin` on. None if there is none."""
     for start, stop in backwards(target.end):
         if stop <= begin:
-            return
+            break
         newest = None
         for batch, raw in target.batches(max(start, begin), stop):
             if not batch.attributes & (CONTROL | TRANSACTIONAL) and batch.records:
                 newest = raw
         if newest is not None:
-            _compare(source, target, decoded(newest))
-            return
+            return newest
+    return None
 
 
 def _compare(source: SourceLog, target: TargetLog, records: Sequence[Record]) -> None:
