@@ -73,6 +73,7 @@ class Run:
         self.patch = pytest.MonkeyPatch()  # for the time of the run
         self.faults = Faults(self)
         self.running_s = 0.0  # how long at least one partition ran
+        self._ended: set[tuple[str, int]] = set()  # the partitions that have stopped for good
         self._looked_at = 0.0
         self._adopted: dict[str, float] = {}  # when, by topic
         self._stopping = False  # nothing new is written
@@ -298,6 +299,7 @@ class Run:
         for plan, partition in (each for checks in self.all_checks for each in checks.places):
             place = plan.name, partition
             if place in self.stopped() and self.checks.may_stop(plan, partition):
+                self._ended.add(place)
                 continue
             found = led.get(place)
             if found is None or found.state != State.RUNNING or found.lag_records != 0:
@@ -335,7 +337,7 @@ class Run:
         """A partition whose logs have other ends though its offsets are preserved. Empty if there
         is none."""
         for plan, partition in self.checks.places:
-            if plan.content is not Content.PRESERVED:
+            if plan.content is not Content.PRESERVED or (plan.name, partition) in self._ended:
                 continue
             source = self.source.log_range(plan.name, partition)
             target = self.target.log_range(plan.mirrored, partition)
