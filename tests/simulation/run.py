@@ -298,7 +298,7 @@ class Run:
         led = {(each.topic, each.partition): each for mirror in self.mirrors for each in mirror.led}
         for plan, partition in (each for checks in self.all_checks for each in checks.places):
             place = plan.name, partition
-            if place in self.stopped() and self.checks.may_stop(plan, partition):
+            if self.checks.may_stop(plan, partition) and place in self.stopped():
                 self._ended.add(place)
                 continue
             found = led.get(place)

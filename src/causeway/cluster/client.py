@@ -182,13 +182,14 @@ class ClusterClient:
 
     def _known_leader(self, tp: TopicPartition) -> Leader | CausewayError:
         topic = self._topics.get(tp.topic)
+        if topic is not None and topic.error is not None:
+            return topic.error
         partition = topic.partitions.get(tp.partition) if topic else None
         address = self._brokers.get(partition.leader) if partition else None
-        if partition and address:
+        if partition is not None and address is not None:
             return Leader(partition.leader, partition.leader_epoch, *address)
-        for known in (topic, partition):
-            if known is not None and known.error is not None:
-                return known.error
+        if partition is not None and partition.error is not None:
+            return partition.error
         why = codes.LEADER_NOT_AVAILABLE if partition else codes.UNKNOWN_TOPIC_OR_PARTITION
         return broker_error(why, "find the leader of", f"{tp} on {self}")
 

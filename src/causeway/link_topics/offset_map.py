@@ -151,15 +151,14 @@ class OffsetMap:
         while at < len(points) - 2 and points[at].sequence == points[at + 1].sequence:
             at += 1
             source = points[at].source
-        start, end = points[at], points[at + 1]
-        records, width = distance(start.sequence, end.sequence), end.target - start.target
-        if not records:
-            return end.target
-        if records == end.source - start.source == width and not self.multiplied:
-            return start.target + source - start.source
-        if source == start.source and records == width:
-            return start.target
-        return Span(start, end)
+        span = Span(points[at], points[at + 1])
+        if not span.records:
+            return span.end.target
+        if span.straight and not self.multiplied:
+            return span.start.target + source - span.start.source
+        if source == span.start.source and not span.foreign:
+            return span.start.target
+        return span
 
     def place_back(self, target: int) -> int | Span | None:
         """The way back: the source offset of the first record that is at target offset `target` or

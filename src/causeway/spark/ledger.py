@@ -81,10 +81,9 @@ def note_batch(cluster: Cluster, write: str, batch: int, tasks: int, topics: Ite
     committed = Committed(offset=batch + 1, metadata=f"{batch} {tasks}")
     places = {TopicPartition(topic, 0): committed for topic in topics}
     result = cluster.commit_offsets({write: places})[write]
-    if isinstance(result, CausewayError):
-        raise result
-    for error in result.values():
-        raise error
+    for error in [result] if isinstance(result, CausewayError) else result.values():
+        if error is not None:
+            raise error
 
 
 def check_same(write: str, batch: int, before: str, now: str) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from msgspec import structs
 
@@ -267,11 +266,11 @@ class OffsetTranslator:
                 if place.mirrored or place.offset is None:
                     continue
                 if key in behind:
-                    changes: dict[str, Any] = {"offset": max(place.offset, behind[key])}
+                    raised = max(place.offset, behind[key])
+                    found[key][offset] = structs.replace(place, offset=raised)
                 else:
                     note = "the records of other partitions behind it are being read"
-                    changes = {"why": OffsetNote.NOT_YET, "note": note}
-                found[key][offset] = structs.replace(place, **changes)
+                    found[key][offset] = structs.replace(place, why=OffsetNote.NOT_YET, note=note)
 
     def _at_the_end(
         self, due: Mapping[CourseKey, Outlet], ends: Mapping[TopicPartition, int]

@@ -148,8 +148,8 @@ class Relay:
             return
         if sources and all(source.paced_until for source in sources):
             rest_s = PACED_REST_S
-            all_paced = self.due_at < math.inf and not any(source.waiting for source in sources)
-            if all_paced and not self._transformed:
+            awaits_records = bool(self._transformed) or any(source.waiting for source in sources)
+            if not awaits_records and self.due_at < math.inf:
                 # Only responses of targets can arrive. No record waits for them.
                 rest_s = max(rest_s, self.due_at - time.monotonic())
             time.sleep(rest_s)

@@ -3,10 +3,10 @@
     source   … 97 98 99 ·  101 102          ·: a gap, such as a commit marker
     target   … 97 98 99 ─ end at 100        goes on with offset 100, for any pair in the progress
 
-The log must prove that it is a copy. Its last record must be the source's at the same offset. If
-the log has grown since the pair, the source must have no record at the offsets at which the log has
-none of ours. Otherwise the partition stops before anything is written behind a record with another
-offset.
+The log must prove that it is a copy. Its last record must be the source's at the same offset. The
+source must have no record at the offsets of markers and filler that the log has behind the pair, or
+behind its last record. Otherwise the partition stops before anything is written behind a record
+with another offset.
 """
 
 from __future__ import annotations
