@@ -16,10 +16,11 @@ from causeway.cluster import ActiveProducer, Cluster, FetchedPartition
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.link_topics import Outlet
 from causeway.model import Pair, TopicPartition
+from causeway.records import FILLER_KEY
 from causeway.relay import Assignment, Preserve
 from causeway.relay.recovery import RecoveryRequest, ResumedOutlet, recover
 from causeway.wire import broker_error, codes
-from tests.harness.raw_batches import ABORT, Rec, marker
+from tests.harness.raw_batches import ABORT, COMMIT, Rec, marker
 from tests.harness.world import OURS, SOURCE, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log
 
 FILLS = 500  # the producer id of empty transactions
@@ -64,8 +65,24 @@ def put(log: Log, stop: int, **stamp: Any) -> None:
     log.append(records(log.end, stop), **stamp)
 
 
-def put_marker(log: Log, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> None:
-    raw = bytearray(marker(log.end, producer_id, ABORT, leader_epoch=leader_epoch))
+def put_transaction(
+    log: Log, stop: int, *, ends_with: int = ABORT, key: bytes | None = None
+) -> None:
+    """Records of an application up to offset `stop` - 1, and the marker that ends them."""
+    log.append(
+        [replace(each, key=key) for each in records(log.end, stop)],
+        producer_id=77,
+        epoch=0,
+        sequence=0,
+        transactional=True,
+    )
+    put_marker(log, 77, kind=ends_with)
+
+
+def put_marker(
+    log: Log, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0, kind: int = ABORT
+) -> None:
+    raw = bytearray(marker(log.end, producer_id, kind, leader_epoch=leader_epoch))
     raw[51:53] = epoch.to_bytes(2)
     log.batches.append((log.end, log.end, bytes(raw)))
     log.end += 1
@@ -260,13 +277,11 @@ def test_records_that_lie_one_too_far_are_found_though_the_source_was_compacted(
 def test_a_transaction_of_others_is_found_where_the_source_has_no_record(
     filler_from: int | None,
 ) -> None:
-    """Unless the topic is compacted: then it looks like filler."""
     source, target = log_to(10), copied(Log(), 10)
     put_marker(source, 5)
     put_marker(source, 5)
     put(source, 20)
-    target.append([Rec(offset=10)], producer_id=77, epoch=0, sequence=0, transactional=True)
-    put_marker(target, 77)
+    put_transaction(target, 11)
 
     answer = answer_of(
         source_of(source),
@@ -275,7 +290,55 @@ def test_a_transaction_of_others_is_found_where_the_source_has_no_record(
         filler_from=filler_from,
     )
 
-    assert isinstance(answer, DivergedError) is (filler_from is None)
+    assert isinstance(answer, DivergedError)
+    assert "another client wrote to it at offset 10" in str(answer)
+
+
+@pytest.mark.parametrize("filler_from", [None, 2])
+@pytest.mark.parametrize("ends_with", [COMMIT, ABORT])
+def test_the_old_source_of_a_copy_goes_on_behind_its_own_transactions(
+    ends_with: int, filler_from: int | None
+) -> None:
+    """After a failback. The new source has a copy: markers instead of records rolled back."""
+    source, target = copied(Log(), 10), log_to(10)
+    put_transaction(target, 12)
+    put_transaction(target, 15, ends_with=ends_with)
+    for _ in range(3):
+        put_marker(source, OURS)
+    if ends_with == COMMIT:
+        put(source, 15, producer_id=OURS, epoch=0, sequence=10)
+    while source.end < 16:
+        put_marker(source, OURS)
+    put(source, 20)
+
+    found = found_of(
+        source_of(source),
+        Remembering(target),
+        outlet_at(Pair(16, 16, 0)),
+        unsettled=True,
+        filler_from=filler_from,
+    )
+
+    assert found.pair == Pair(16, 16, 0)
+
+
+@pytest.mark.parametrize("ends_with", [COMMIT, ABORT])
+def test_a_transaction_with_records_that_are_not_the_source_s_is_no_copy(ends_with: int) -> None:
+    source, target = log_to(20), Log()
+    target.append(
+        [Rec(offset=at, value=b"other") for at in range(4)],
+        producer_id=77,
+        epoch=0,
+        sequence=0,
+        transactional=True,
+    )
+    put_marker(target, 77, kind=ends_with)
+
+    answer = answer_of(
+        source_of(source), Remembering(target), outlet_at(Pair(5, 5, 0)), unsettled=True
+    )
+
+    assert isinstance(answer, DivergedError)
 
 
 def test_a_record_that_the_source_has_compacted_since_is_no_difference() -> None:
@@ -292,21 +355,30 @@ def test_a_record_that_the_source_has_compacted_since_is_no_difference() -> None
     assert found.pair == Pair(16, 16, 16)
 
 
+@pytest.mark.parametrize("filled_with", ["markers", "filler"])
 @pytest.mark.parametrize("left", [9, 0])
 def test_markers_in_the_place_of_records_that_the_target_lost_are_found_below_the_pair(
-    left: int,
+    left: int, filled_with: str
 ) -> None:
-    """The target had offset 9 and lost it, or all it had. Then markers for the gap behind it were
-    appended."""
+    """The target had offset 9 and lost it, or all it had. Then markers or filler for the gap behind
+    it were appended."""
     source, target = Log(), copied(Log(), left)
     put(source, 10)
     for _ in range(3):
         put_marker(source, FILLS)
-        put_marker(target, OURS)
+    if filled_with == "markers":
+        for _ in range(3):
+            put_marker(target, OURS)
+    else:
+        put_transaction(target, target.end + 2, key=FILLER_KEY)
     put(source, 14)
 
     answer = answer_of(
-        source_of(source), Remembering(target), outlet_at(Pair(10, 10, 10)), unsettled=True
+        source_of(source),
+        Remembering(target),
+        outlet_at(Pair(10, 10, 10)),
+        unsettled=True,
+        filler_from=None if filled_with == "markers" else 2,
     )
 
     assert isinstance(answer, DivergedError)

@@ -5,13 +5,14 @@
 
 The log must prove that it is a copy. Its last record must be the source's at the same offset. The
 source must have no record at the offsets of markers and filler that the log has behind the pair, or
-behind its last record. Otherwise the partition stops before anything is written behind a record
-with another offset.
+behind its last record. Below the pair, applications may have written records and transactions: the
+target is the old source after a failback. Otherwise the partition stops before anything is written
+behind a record with another offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,11 +21,11 @@ from causeway.errors import DivergedError
 from causeway.model import Pair
 from causeway.records import (
     CONTROL,
+    FILLER_KEY,
     MAGIC,
     MAGIC_AT,
     TRANSACTIONAL,
     BatchHeader,
-    Record,
     advance,
     frames,
     records_of,
@@ -118,19 +119,18 @@ def _check(source: SourceLog, target: TargetLog, passed: int) -> None:
     pair, begin = target.outlet.pair, preserve.begin
     if target.end <= begin:
         return
-    ours = CONTROL if preserve.filler_from is None else CONTROL | TRANSACTIONAL
     relays_all = source.series is as_relayed  # otherwise records may be dropped
     newest = None
-    first = min(pair.target, target.end)
+    first = since = max(min(pair.target, target.end), begin)  # from here on, only we may write
     if relays_all:
         # If the target lost records, then markers may lie in their place, also below the pair.
-        newest = _newest(target, begin)
-        first = min(first, begin if newest is None else BatchHeader.of(newest).last + 1)
+        newest = _newest(target, begin, target.end)
+        first = min(since, begin if newest is None else BatchHeader.of(newest).last + 1)
     empty: list[tuple[int, int]] = []
-    for batch, _ in target.batches(max(first, begin), target.end):
+    for batch, raw in target.batches(first, target.end):
         if batch.producer_id == target.outlet.producer_id and not batch.attributes & CONTROL:
             continue
-        if not batch.attributes & ours:
+        if not _is_empty(batch, raw):
             raise diverged(target, f"another client wrote to it at offset {batch.base}")
         if empty and empty[-1][1] == batch.base:
             empty[-1] = empty[-1][0], batch.last + 1
@@ -139,8 +139,17 @@ def _check(source: SourceLog, target: TargetLog, passed: int) -> None:
     if relays_all:
         for start, stop in empty[-COMPARED_STRETCHES:]:
             _check_empty(source, target, max(start, source.start, passed), stop)
-    if newest is not None:
-        _compare(source, target, decoded(newest))
+    while newest is not None and not _compare(source, target, newest):
+        newest = _newest(target, begin, BatchHeader.of(newest).base)
+
+
+def _is_empty(batch: BatchHeader, raw: memoryview) -> bool:
+    """Returns whether the batch is a marker or filler."""
+    if batch.attributes & CONTROL:
+        return True
+    if not batch.attributes & TRANSACTIONAL:
+        return False
+    return all(record.key == FILLER_KEY for record in decoded(raw)[:1])
 
 
 def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) -> None:
@@ -153,30 +162,34 @@ def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) ->
         raise diverged(target, f"it has no record at offset {first.first}, and the source has one")
 
 
-def _newest(target: TargetLog, begin: int) -> memoryview | None:
-    """Returns the newest batch with records from `begin` on. None if there is none."""
-    for start, stop in backwards(target.end):
+def _newest(target: TargetLog, begin: int, end: int) -> memoryview | None:
+    """Returns the newest batch with records from `begin` to `end` - 1, by any producer. None if
+    there is none. Markers and filler do not count."""
+    for start, stop in backwards(end):
         if stop <= begin:
             break
         newest = None
         for batch, raw in target.batches(max(start, begin), stop):
-            if not batch.attributes & (CONTROL | TRANSACTIONAL) and batch.records:
+            if batch.records and not _is_empty(batch, raw):
                 newest = raw
         if newest is not None:
             return newest
     return None
 
 
-def _compare(source: SourceLog, target: TargetLog, records: Sequence[Record]) -> None:
-    """Compares the last of `records` that the source has not compacted away with the source."""
+def _compare(source: SourceLog, target: TargetLog, raw: memoryview) -> bool:
+    """Compares the last record of the batch that the source has not compacted away with the source.
+    Returns whether the batch proves something. A transaction proves nothing if the source has none
+    of its records: the target's own producer has rolled it back."""
+    batch, records = BatchHeader.of(raw), decoded(raw)
     if not records or records[-1].offset < source.start or records[0].offset > source.end:
-        return
-    last = records[-1].offset
+        return True
+    last, in_transaction = records[-1].offset, bool(batch.attributes & TRANSACTIONAL)
     there: dict[int, Content] = {}
     for found in source.between(max(records[0].offset, source.start), last + 1, target):
         for index, record in enumerate(records_of(found)):
             there[found.source_offset(index)] = content_of(record)
-    if last not in there and not source.is_compacted:
+    if last not in there and not in_transaction and not source.is_compacted:
         raise diverged(target, f"it has a record at offset {last}, and the source has none")
     for record in reversed(records):
         content = there.get(record.offset)
@@ -184,7 +197,8 @@ def _compare(source: SourceLog, target: TargetLog, records: Sequence[Record]) ->
             continue
         if content != content_of(record):
             raise diverged(target, f"its record at offset {record.offset} is not the source's")
-        return
+        return True
+    return not in_transaction
 
 
 def diverged(target: TargetLog, cause: str) -> DivergedError:
