@@ -181,7 +181,12 @@ class Changes:
         )
 
     def _pause(self) -> None:
-        self._ask_once(directives.pause, **self._scope())
+        scope = self._scope()
+        self._ask_once(directives.pause, **scope)
+        if self.run.scenario.long:
+            # Otherwise most hours of the run could be without a mirror.
+            again = (directives.resume, scope)
+            self.run.later(self.faults.lasts(60.0), lambda: self._ask(again, persists=True))
 
     def _resume(self) -> None:
         self._ask_once(directives.resume, **self._scope())
