@@ -417,6 +417,32 @@ def test_only_the_topics_of_a_list(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+def test_a_treatment_that_is_removed_again(
+    source: KafkaTools,
+    target: KafkaTools,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """The newest records were left out. Later records keep their offsets, too."""
+    alias, topic = prefix.partition("-")[0], prefix + "events"
+    source.create_topic(topic)
+    left_out = [
+        Outgoing(value=b"left out", headers=[("internal", b"yes")], partition=0) for _ in range(3)
+    ]
+    for lines in ((), ("causeway.skip.header = internal",), ()):
+        source.produce(topic, numbered(10, 1))
+        source.produce(topic, left_out)
+        run_to_end(same_names(tmp_path, alias, source_cluster, target_cluster, topic, *lines))
+    everything, mirrored = source.read(topic)[0], target.read(topic)[0]
+    skipped = range(23, 26)
+    assert by_offset(mirrored) == by_offset([r for r in everything if r.offset not in skipped])
+    assert target.offsets(topic) == source.offsets(topic)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_transforms_keep_offsets(
     source: KafkaTools,
     target: KafkaTools,

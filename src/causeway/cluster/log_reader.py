@@ -28,12 +28,14 @@ def relayed(
     *,
     read_committed: bool = True,
     end: int = 0,
+    stop: int | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Batch]:
     """Yields the relayed series from offset `position` to the end of the log (for committed reads,
-    its last stable offset) at that time. `end`: the log must reach at least this offset. `check` is
-    called before each fetch, and may raise an error. Raises CausewayError."""
-    while True:
+    its last stable offset) at that time. `end`: the log must reach at least this offset. `stop`: no
+    fetch begins at this offset or behind it. `check` is called before each fetch, and may raise an
+    error. Raises CausewayError."""
+    while stop is None or position < stop:
         check()
         fetched = cluster.fetch(
             at, position, _READ_BYTES, read_committed=read_committed, max_wait_ms=0

@@ -132,13 +132,19 @@ def passed(
     # Damaged records stay in the source, so they count in a first copy as well.
     lost = 0 if is_first and not damaged else max(0, to - start)
     fills = progress.begins
-    pairs = [outlet.pair for outlet in progress.outlets]
+    outlets, differs_to = progress.outlets, to if progress.preserves else 0
     if not fills:
-        pairs = [pair._replace(source=max(pair.source, to)) for pair in pairs]
+        outlets = tuple(
+            each.replace(
+                pair=each.pair._replace(source=max(each.pair.source, to)),
+                differs_to=max(each.differs_to, differs_to),
+            )
+            for each in outlets
+        )
     after = progress.replace(
         position=progress.position if fills else max(progress.position, to),
         offsets_from=max(progress.offsets_from, to) if fills else progress.offsets_from,
-        outlets=tuple(o.replace(pair=p) for o, p in zip(progress.outlets, pairs, strict=True)),
+        outlets=outlets,
         state=State.WAITING,
         reason=None,
         loss=None,

@@ -48,6 +48,9 @@ class Outlet(Value, omit_defaults=True):
     claimed_at: int = -1
     # Records below this target offset are a copy of the source that another tool has made.
     copied_to: int = 0
+    # If offsets are kept: below this target offset, the log may have other records than the source,
+    # or none. An earlier transform or treatment made them, or they were passed over.
+    differs_to: int = 0
     # The producer ids of earlier claims of the same partition for this target, the newest one last.
     earlier: tuple[int, ...] = ()
 

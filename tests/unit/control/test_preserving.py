@@ -181,6 +181,7 @@ def test_a_loss_becomes_a_gap() -> None:
     known = known.replace(outlets=(outlet.replace(pair=outlet.pair._replace(source=60)),))
     after = claim_checks.passed(known, 90, adopted_end=500)
     assert after.outlets[0].pair == (90, 60, 60)
+    assert after.outlets[0].differs_to == 90, "the source may have records there"
     assert (after.offsets_from, after.position, after.lost) == (20, 90, 30)
     about = claim_checks.about(known, 90, adopted=True)
     assert about["offsets_to_fill"] == "30"

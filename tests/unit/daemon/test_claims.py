@@ -92,6 +92,18 @@ def test_a_claim_knows_the_claims_before_it() -> None:
     assert (anew.outlets[0].copied_to, anew.outlets[0].earlier) == (0, ())
 
 
+def test_a_claim_knows_which_records_another_transform_made() -> None:
+    first = claim(TOPIC, 0, Begin(start=0, targets=(0,)), EMPTY, {0: (5, 0)}, LINK)
+    assert first.outlets[0].differs_to == 0
+    places = iter((BEGUN, replace(BEGUN, target_ends={0: 90})))
+    begin, differs, before = Begin(start=9, targets=(0,)), [], first.replace(transform="ff")
+    for offsets in places:
+        before = claim(TOPIC, 0, begin, offsets, {0: (6, 0)}, LINK, before=before)
+        differs.append(before.outlets[0].differs_to)
+    assert differs == [70, 70], "the second claim is also without the transform"
+    assert decode_entry(*encode_entry(before, before.written_at)) == before
+
+
 def test_a_shared_target_begins_unless_its_progress_was_lost() -> None:
     """Others' data says nothing; that we have been here before does."""
     shared = link(sole_writer=False)

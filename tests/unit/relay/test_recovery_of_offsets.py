@@ -18,7 +18,7 @@ from causeway.link_topics import Outlet
 from causeway.model import Pair, TopicPartition
 from causeway.records import FILLER_KEY
 from causeway.relay import Assignment, Preserve
-from causeway.relay.recovery import RecoveryRequest, ResumedOutlet, recover
+from causeway.relay.recovery import RecoveryRequest, ResumedOutlet, preserved, recover
 from causeway.wire import broker_error, codes
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, marker
 from tests.harness.world import OURS, SOURCE, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log
@@ -232,10 +232,15 @@ def test_what_a_target_lost_below_what_was_passed_over_comes_again() -> None:
 
 
 class Damaged(FakeCluster):
+    """Offsets 10 to 19 cannot be read."""
+
     def fetch(self, place: Any, offset: int, *more: Any, **named: Any) -> FetchedPartition:
         if 10 <= offset < 20:
             raise broker_error(codes.CORRUPT_MESSAGE, "read", str(place))
-        return super().fetch(place, offset, *more, **named)
+        found = super().fetch(place, offset, *more, **named)
+        before = [raw for base, _, raw in self.logs[0].batches if base < 10]
+        readable = found.records if offset >= 20 else b"".join(before)
+        return replace(found, records=readable)
 
 
 @pytest.mark.parametrize("end", [13, 20, 25])
@@ -247,11 +252,46 @@ def test_what_was_passed_over_is_not_read_again(end: int) -> None:
     if end > 20:
         put(target, end, producer_id=OURS, epoch=0, sequence=10)
     last = 9 if end <= 20 else 14
-    source = Damaged("t", SOURCE_ID, {0: log_to(30)}, compacted=False)
+    source = Damaged("t", SOURCE_ID, {0: damaged_log()}, compacted=False)
 
     found = found_of(source, Remembering(target, [ours(0, last)]), outlet_at(Pair(20, 10, 10)))
 
     assert found.pair == Pair(max(end, 20), end, last + 1)
+
+
+def damaged_log() -> Log:
+    log = log_to(10)
+    put(log, 20)
+    put(log, 30)
+    return log
+
+
+@pytest.mark.parametrize("known", [[ours(0, 9)], []])
+def test_what_was_passed_over_is_not_read_again_once_the_pair_lies_behind_it(
+    known: list[ActiveProducer],
+) -> None:
+    """Only markers came after it: for it, and perhaps for the end of a transaction."""
+    source, target = damaged_log(), copied(Log(), 10)
+    source.batches, source.end = source.batches[:2], 20
+    put_marker(source, 5)
+    put(source, 30)
+    while target.end < 21:
+        put_marker(target, OURS)
+    outlet = outlet_at(Pair(20, 20, 10)).replace(differs_to=20)
+    damaged = Damaged("t", SOURCE_ID, {0: source}, compacted=False)
+
+    found = found_of(damaged, Remembering(target, known), outlet, unsettled=True)
+
+    assert found.pair == Pair(21, 21, 10)
+
+
+def test_damage_right_behind_the_last_record_does_not_hold_up_the_recovery() -> None:
+    """Its lane has not yet found out that the damage lasts, and dies."""
+    source = Damaged("t", SOURCE_ID, {0: damaged_log()}, compacted=False)
+
+    found = found_of(source, Remembering(copied(Log(), 10)), outlet_at(Pair(5, 5, 5)))
+
+    assert found.pair == Pair(10, 10, 10)
 
 
 def test_records_that_lie_one_too_far_are_found_though_the_source_was_compacted() -> None:
@@ -383,3 +423,162 @@ def test_markers_in_the_place_of_records_that_the_target_lost_are_found_below_th
 
     assert isinstance(answer, DivergedError)
     assert f"no record at offset {left}" in str(answer)
+
+
+def test_a_marker_in_the_place_of_a_record_is_found_before_the_first_batch_of_its_epoch() -> None:
+    """The target lost offset 9 after a fence. Then its end is that of the pair, and the sequence,
+    which begins with 0 after a fence, says nothing about the records before."""
+    source, target = log_to(10), copied(Log(), 9)
+    put_marker(source, FILLS)
+    put(source, 14)
+    put_marker(target, OURS, epoch=1)
+
+    answer = answer_of(
+        source_of(source),
+        Remembering(target, [ours(1, -1)]),
+        outlet_at(Pair(10, 10, 0), epoch=1),
+        unsettled=True,
+    )
+
+    assert isinstance(answer, DivergedError)
+    assert "no record at offset 9" in str(answer)
+
+
+@pytest.mark.parametrize("was", ["changed", "left out"])
+def test_records_of_an_earlier_transform_are_not_compared(was: str) -> None:
+    """The transform was removed from the file: the claim begins behind its records."""
+    source, target = log_to(10), Log()
+    put(target, 8, producer_id=77, epoch=0, sequence=0)
+    if was == "changed":
+        masked = [Rec(offset=at, value=b"***") for at in (8, 9)]
+        target.append(masked, producer_id=77, epoch=0, sequence=8)
+    while target.end < 10:
+        put_marker(target, 77)
+    outlet = outlet_at(Pair(10, 10, 0)).replace(differs_to=10)
+
+    found = found_of(source_of(source), Remembering(target), outlet, unsettled=True)
+    assert found.pair == Pair(10, 10, 0)
+
+    put_marker(source, 5)
+    put(source, 14)
+    put_marker(target, OURS)
+    put(target, 12, producer_id=OURS, epoch=0, sequence=0)
+    known = Remembering(target, [ours(0, 0)])
+    assert found_of(source_of(source), known, outlet).pair == Pair(12, 12, 1)
+    put_marker(target, OURS)
+    assert isinstance(answer_of(source_of(source), known, outlet), DivergedError)
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_batches_that_the_cleaner_left_without_records_are_neither_ours_nor_markers(
+    in_transaction: bool,
+) -> None:
+    """After a failback to a compacted topic. Its last records were tombstones, and the new source
+    still has them."""
+    source, target = log_to(12), log_to(10)
+    target.append([], 2, producer_id=77, epoch=0, sequence=10, transactional=in_transaction)
+    for log in (source, target):
+        put_marker(log, 77, kind=COMMIT)
+    put(source, 20)
+
+    found = found_of(
+        source_of(source, compacted=True),
+        Remembering(target),
+        outlet_at(Pair(13, 13, 0)),
+        unsettled=True,
+        filler_from=2,
+    )
+
+    assert found.pair == Pair(13, 13, 0)
+
+
+def test_filler_that_the_cleaner_left_without_records_is_ours() -> None:
+    source, target = log_to(10), copied(Log(), 10)
+    source.append([], 3)
+    put(source, 20)
+    target.append([], 2, producer_id=FILLS, epoch=0, sequence=0, transactional=True)
+    put_marker(target, FILLS)
+
+    found = found_of(
+        source_of(source, compacted=True),
+        Remembering(target, [ours(0, 9)]),
+        outlet_at(Pair(10, 10, 10)),
+        filler_from=2,
+    )
+
+    assert found.pair == Pair(13, 13, 10)
+
+
+def test_a_transaction_that_is_too_large_to_unpack_is_not_taken_for_filler() -> None:
+    source, target = copied(Log(), 10), log_to(10)
+    large = [Rec(offset=10, value=bytes(40 << 20))]
+    source.append(large, compressed=True, producer_id=OURS, epoch=0, sequence=10)
+    target.append(large, compressed=True, producer_id=77, epoch=0, sequence=0, transactional=True)
+    for log in (source, target):
+        put_marker(log, 77, kind=COMMIT)
+    put(source, 20)
+
+    found = found_of(
+        source_of(source), Remembering(target), outlet_at(Pair(12, 12, 0)), unsettled=True
+    )
+
+    assert found.pair == Pair(12, 12, 0)
+
+
+def test_a_target_that_sets_timestamps_is_a_copy() -> None:
+    target = Log()
+    stamps = {"producer_id": OURS, "epoch": 0, "append_time": 1_700_000_000_000}
+    put(target, 10, sequence=0, **stamps)
+
+    found = found_of(
+        source_of(log_to(30)), Remembering(target, [ours(0, 9)]), outlet_at(Pair(5, 5, 5))
+    )
+
+    assert (found.pair, found.append_times) == (Pair(10, 10, 10), True)
+
+
+def test_a_source_that_ends_below_the_markers_was_truncated() -> None:
+    source, target = log_to(5), copied(Log(), 5)
+    put_marker(target, OURS)
+    put_marker(target, OURS)
+    target.start = 5  # retention
+
+    answer = answer_of(
+        source_of(source), Remembering(target), outlet_at(Pair(7, 7, 5)), unsettled=True
+    )
+
+    assert isinstance(answer, DivergedError)
+    assert "it was truncated" in str(answer)
+
+
+def test_many_transactions_that_were_rolled_back_are_not_all_read() -> None:
+    """The application of the old source failed again and again before the failback."""
+    source, target = copied(Log(), 10), log_to(10)
+    for _ in range(500):
+        put_transaction(target, target.end + 1)
+        put_marker(source, OURS)
+        put_marker(source, OURS)
+    cluster, end = Remembering(target), target.end
+
+    found = found_of(source_of(source), cluster, outlet_at(Pair(end, end, 0)), unsettled=True)
+
+    assert found.pair == Pair(end, end, 0)
+    assert cluster.fetches < 300  # of two batches each
+
+
+def test_only_the_newest_of_many_markers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source has only transactions that were rolled back, so its copy has only markers."""
+    source, target = Log(), Log()
+    for _ in range(1_000):
+        put_marker(source, 5)
+        put_marker(target, OURS)
+    monkeypatch.setattr(preserved, "LOOKED_BACK_BYTES", 10_000)
+    monkeypatch.setattr(preserved, "COMPARED_BELOW", 50)
+    here, there = Remembering(source), Remembering(target)
+    here.topic, here.topic_id = "t", SOURCE_ID
+
+    found = found_of(here, there, outlet_at(Pair(1_000, 1_000, 0)), unsettled=True)
+
+    assert found.pair == Pair(1_000, 1_000, 0)
+    assert here.fetches < 40  # of two batches each
+    assert there.fetches < 300

@@ -76,19 +76,23 @@ def claim(
                     one.link,
                 ).replace(copied_to=offsets.target_ends[target] if taken_over else 0),
                 earlier.get(target),
+                treated=before is not None and before.transform is not None,
             )
             for target in begin.targets
         ),
     )
 
 
-def _after(outlet: Outlet, before: Outlet | None) -> Outlet:
-    """Returns `outlet` with the knowledge of the claim `before` it."""
+def _after(outlet: Outlet, before: Outlet | None, *, treated: bool) -> Outlet:
+    """Returns `outlet` with the knowledge of the claim `before` it. `treated`: the records of that
+    claim went through a transform or treatment."""
     if before is None or not same_topic(before.topic_id, outlet.topic_id):
         return outlet
     ids = (*before.earlier, *([before.producer_id] if before.producer_id >= 0 else []))
     return outlet.replace(
-        copied_to=max(outlet.copied_to, before.copied_to), earlier=ids[-_MOST_EARLIER:]
+        copied_to=max(outlet.copied_to, before.copied_to),
+        differs_to=outlet.claimed_at if treated else before.differs_to,
+        earlier=ids[-_MOST_EARLIER:],
     )
 
 

@@ -5,15 +5,20 @@
 
 The log must prove that it is a copy. Its last record must be the source's at the same offset. The
 source must have no record at the offsets of markers and filler that the log has behind the pair, or
-behind its last record. Below the pair, applications may have written records and transactions: the
-target is the old source after a failback. Otherwise the partition stops before anything is written
-behind a record with another offset.
+behind its last record. Otherwise the partition stops before anything is written behind a record
+with another offset.
+
+Below the pair, applications may have written records and transactions: the target is the old source
+after a failback. Below `differs_to`, the log proves nothing: another transform made its records, or
+the source's records were passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from causeway.cluster import ActiveProducer, Content, content_of
@@ -22,6 +27,7 @@ from causeway.model import Pair
 from causeway.records import (
     CONTROL,
     FILLER_KEY,
+    LOG_APPEND_TIME,
     MAGIC,
     MAGIC_AT,
     TRANSACTIONAL,
@@ -30,7 +36,13 @@ from causeway.records import (
     frames,
     records_of,
 )
-from causeway.relay.recovery.ours import TargetLog, backwards, decoded
+from causeway.relay.recovery.ours import (
+    LOOKED_BACK_BYTES,
+    TargetLog,
+    backwards,
+    comparable,
+    decoded,
+)
 from causeway.relay.recovery.retrace import SourceLog
 from causeway.relay.recovery.survey import RecoveryRequest, ResumedOutlet
 from causeway.relay.treatment import as_relayed
@@ -41,6 +53,11 @@ REFILL = (
 )
 # The number of the newest ranges without a record of ours that are compared with the source.
 COMPARED_STRETCHES = 64
+# The number of the newest batches with records of which one must prove that the log is a copy.
+COMPARED_BATCHES = 64
+# The number of offsets below the pair in which markers are compared. A lane that writes several
+# markers then asks for the log's end, so it writes fewer in the place of records.
+COMPARED_BELOW = 10_000
 
 
 class _Producer(NamedTuple):
@@ -69,17 +86,20 @@ def end_of_copy(
     passed = pair.source if pair.source > pair.target <= end else 0
     position = max(end, passed)
     is_at_pair = end == pair.target and found == (outlet.producer_epoch, pair.sequence)
-    if not is_at_pair or (request.unsettled and known is None):
+    # Sequence 0 does not show whether the log has the records before.
+    is_proved = known is not None and pair.sequence > 0
+    append_times = False
+    if not is_at_pair or (request.unsettled and not is_proved):
         if known is None:
             found = _last_of_ours(target)
-        _check(source, target, passed)
+        append_times = _check(source, target, passed)
         epoch = _epoch_before(source, end) if end > passed else -1
     if found.epoch < outlet.producer_epoch:
         # A lane has used that epoch, and its requests may still arrive. An older epoch would not
         # refuse them.
         found = _Producer(outlet.producer_epoch, 0)
     resumed = target.resumed(Pair(position, end, found.sequence), epoch)
-    return replace(resumed, producer_epoch=found.epoch)
+    return replace(resumed, producer_epoch=found.epoch, append_times=append_times)
 
 
 def _last_of_ours(target: TargetLog) -> _Producer:
@@ -111,50 +131,58 @@ def _epoch_before(source: SourceLog, position: int) -> int:
     return -1
 
 
-def _check(source: SourceLog, target: TargetLog, passed: int) -> None:
+def _check(source: SourceLog, target: TargetLog, passed: int) -> bool:
     """Compares the end of the target's log with the source. Below offset `passed` the source cannot
-    be read. Raises DivergedError."""
-    preserve = source.assignment.preserve
+    be read. Returns whether the target sets the timestamps of records. Raises DivergedError."""
+    outlet, preserve = target.outlet, source.assignment.preserve
     assert preserve is not None
-    pair, begin = target.outlet.pair, preserve.begin
+    begin = preserve.begin
     if target.end <= begin:
-        return
+        return False
+    since = max(min(outlet.pair.target, target.end), begin)  # from here on, only we may write
+    floor = max(begin, outlet.differs_to, passed)  # below, the source may have other records
     relays_all = source.series is as_relayed  # otherwise records may be dropped
-    newest = None
-    first = since = max(min(pair.target, target.end), begin)  # from here on, only we may write
+    newest = islice(_newest_first(target, floor) if relays_all else (), COMPARED_BATCHES)
+    found, first = next(newest, None), since
     if relays_all:
         # If the target lost records, then markers may lie in their place, also below the pair.
-        newest = _newest(target, begin, target.end)
-        first = min(since, begin if newest is None else BatchHeader.of(newest).last + 1)
+        behind = floor if found is None else BatchHeader.of(found).last + 1
+        first = min(since, max(behind, since - COMPARED_BELOW))
     empty: list[tuple[int, int]] = []
     for batch, raw in target.batches(first, target.end):
-        if batch.producer_id == target.outlet.producer_id and not batch.attributes & CONTROL:
-            continue
-        if not _is_empty(batch, raw):
+        if batch.attributes & CONTROL or _is_filler(batch, raw):
+            if empty and empty[-1][1] == batch.base:
+                empty[-1] = empty[-1][0], batch.last + 1
+            else:
+                empty.append((batch.base, batch.last + 1))
+        elif batch.last >= since and not _is_ours(batch, outlet.producer_id):
             raise diverged(target, f"another client wrote to it at offset {batch.base}")
-        if empty and empty[-1][1] == batch.base:
-            empty[-1] = empty[-1][0], batch.last + 1
-        else:
-            empty.append((batch.base, batch.last + 1))
     if relays_all:
         for start, stop in empty[-COMPARED_STRETCHES:]:
-            _check_empty(source, target, max(start, source.start, passed), stop)
-    while newest is not None and not _compare(source, target, newest):
-        newest = _newest(target, begin, BatchHeader.of(newest).base)
+            _check_empty(source, target, max(start, floor), stop)
+    append_times = found is not None and bool(BatchHeader.of(found).attributes & LOG_APPEND_TIME)
+    while found is not None and not _compare(source, target, found):
+        found = next(newest, None)
+    return append_times
 
 
-def _is_empty(batch: BatchHeader, raw: memoryview) -> bool:
-    """Returns whether the batch is a marker or filler."""
-    if batch.attributes & CONTROL:
-        return True
-    if not batch.attributes & TRANSACTIONAL:
+def _is_ours(batch: BatchHeader, producer_id: int) -> bool:
+    """Returns whether the batch is ours, or may be filler that the log cleaner has left without
+    records."""
+    emptied = batch.attributes & TRANSACTIONAL and not batch.records
+    return batch.producer_id == producer_id or bool(emptied)
+
+
+def _is_filler(batch: BatchHeader, raw: memoryview) -> bool:
+    if not batch.attributes & TRANSACTIONAL or not batch.records:
         return False
-    return all(record.key == FILLER_KEY for record in decoded(raw)[:1])
+    return any(record.key == FILLER_KEY for record in decoded(raw)[:1])
 
 
 def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) -> None:
     """Checks that the source has no record from `start` to `stop` - 1: the target has none of
     ours."""
+    start, stop = max(start, source.start), min(stop, source.end)
     if start >= stop:
         return
     first = next(source.between(start, stop, target), None)
@@ -162,19 +190,23 @@ def _check_empty(source: SourceLog, target: TargetLog, start: int, stop: int) ->
         raise diverged(target, f"it has no record at offset {first.first}, and the source has one")
 
 
-def _newest(target: TargetLog, begin: int, end: int) -> memoryview | None:
-    """Returns the newest batch with records from `begin` to `end` - 1, by any producer. None if
-    there is none. Markers and filler do not count."""
-    for start, stop in backwards(end):
+def _newest_first(target: TargetLog, begin: int) -> Iterator[memoryview]:
+    """Yields the newest batches with records from `begin` on, by any producer, the newest batch
+    first. Markers and filler do not count. Reads at most LOOKED_BACK_BYTES, because a log may have
+    only markers."""
+    read = 0
+    for start, stop in backwards(target.end):
         if stop <= begin:
-            break
-        newest = None
+            return
+        found: deque[memoryview] = deque(maxlen=COMPARED_BATCHES)
         for batch, raw in target.batches(max(start, begin), stop):
-            if batch.records and not _is_empty(batch, raw):
-                newest = raw
-        if newest is not None:
-            return newest
-    return None
+            read += len(raw)
+            if read > LOOKED_BACK_BYTES:
+                return
+            has_records = batch.records and not batch.attributes & CONTROL
+            if has_records and batch.last < stop and not _is_filler(batch, raw):
+                found.append(raw)
+        yield from reversed(found)
 
 
 def _compare(source: SourceLog, target: TargetLog, raw: memoryview) -> bool:
@@ -182,20 +214,21 @@ def _compare(source: SourceLog, target: TargetLog, raw: memoryview) -> bool:
     Returns whether the batch proves something. A transaction proves nothing if the source has none
     of its records: the target's own producer has rolled it back."""
     batch, records = BatchHeader.of(raw), decoded(raw)
-    if not records or records[-1].offset < source.start or records[0].offset > source.end:
+    if not records or records[-1].offset < source.start or records[0].offset >= source.end:
         return True
     last, in_transaction = records[-1].offset, bool(batch.attributes & TRANSACTIONAL)
+    append_times = bool(batch.attributes & LOG_APPEND_TIME)
     there: dict[int, Content] = {}
     for found in source.between(max(records[0].offset, source.start), last + 1, target):
         for index, record in enumerate(records_of(found)):
-            there[found.source_offset(index)] = content_of(record)
+            there[found.source_offset(index)] = comparable(content_of(record), append_times)
     if last not in there and not in_transaction and not source.is_compacted:
         raise diverged(target, f"it has a record at offset {last}, and the source has none")
     for record in reversed(records):
         content = there.get(record.offset)
         if content is None:
             continue
-        if content != content_of(record):
+        if content != comparable(content_of(record), append_times):
             raise diverged(target, f"its record at offset {record.offset} is not the source's")
         return True
     return not in_transaction

@@ -57,9 +57,9 @@ class SourceLog:
     end: int
     series: Series
 
-    def relayed(self, position: int, target: TargetLog) -> Iterator[Batch]:
+    def relayed(self, position: int, target: TargetLog, stop: int | None = None) -> Iterator[Batch]:
         """Yields the relayed series from source offset `position` to the log's end, for one
-        outlet."""
+        outlet. Reads no further than needed for the offsets below `stop`."""
         assignment = self.assignment
         which = assignment.outlets.index(target.outlet)
         batches = relayed(
@@ -68,6 +68,7 @@ class SourceLog:
             position,
             read_committed=assignment.read_committed,
             end=self.end,
+            stop=stop,
         )
         for parts in self.series(assignment, batches):
             share = parts[which]
@@ -76,7 +77,7 @@ class SourceLog:
 
     def between(self, start: int, stop: int, target: TargetLog) -> Iterator[Batch]:
         """Yields the relayed series in source offsets `start` to `stop` - 1."""
-        for batch in self.relayed(start, target):
+        for batch in self.relayed(start, target, stop):
             inside = clip(batch, stop=stop)
             if inside is not None:
                 yield inside
