@@ -36,7 +36,7 @@ from causeway.model import Loss, Pair, State, TopicPartition
 from tests.builders import decisions
 from tests.builders.records import ADOPT, EMPTY, FROM, NO_WISH, TOPIC, progress
 from tests.builders.settings import link
-from tests.harness.raw_batches import Rec
+from tests.harness.raw_batches import ABORT, Rec, marker
 from tests.harness.world import SOURCE, SOURCE_ID, TARGET_ID, FakeCluster, Log
 
 KEPT = replace(TOPIC, preserves=True)
@@ -225,7 +225,22 @@ def test_logs_are_the_same_by_records_at_the_same_offsets() -> None:
     assert not same(source, log((0, b"a"), (3, b"b"), (4, b"x")))
     assert not same(source, log((0, b"a"), (2, b"b"), (5, b"c")))
     assert not same(source, log((0, b"a"), (4, b"c")))
-    assert not same(source, Log())
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_logs_without_a_record_are_the_same(compacted: bool) -> None:
+    """As after a failback, if all transactions of the old source were rolled back."""
+    rolled_back = Log()
+    rolled_back.append([Rec(offset=0)], producer_id=7, epoch=0, sequence=0, transactional=True)
+    rolled_back.aborted.append((7, 0, 1))
+    rolled_back.batches.append((1, 1, bytes(marker(1, 7, ABORT))))
+    rolled_back.end = 2
+    assert same(log((2, b"a")), rolled_back, compacted=compacted)
+    assert same(rolled_back, rolled_back, compacted=compacted)
+    assert not same(log((1, b"a"), (2, b"b")), rolled_back, compacted=compacted)
+    deleted = log((2, b"a"))
+    deleted.start = 2
+    assert same(deleted, rolled_back, compacted=compacted)
 
 
 def test_marks_in_headers_do_not_count() -> None:

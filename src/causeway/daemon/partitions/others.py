@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from causeway.cluster import EARLIEST, LATEST, Cluster, Content, content_of, raw_batches, relayed
 from causeway.config import LinkSettings
@@ -137,15 +138,19 @@ def is_same_log(
     read_committed: bool = True,
 ) -> bool:
     """Returns whether the target's last records before offset `end` are the source's at the same
-    offsets. `compacted`: either side may lack some records. `marked`: either side may lack some
-    records, and headers may differ. Raises CausewayError."""
+    offsets, or neither side has a record there. `compacted`: either side may lack some records.
+    `marked`: either side may lack some records, and headers may differ. Raises CausewayError."""
     first, back = _offset(target, target_at, EARLIEST), _LAST
     here: dict[int, Content] = {}
     while not here and back < 16 * (end - first):
         here = _contents(target, target_at, max(first, end - back), end)
         back *= 16  # markers, filler and compaction leave gaps
-    last = dict(sorted(here.items())[-_LAST:])
     start = _offset(source, source_at, EARLIEST)
+    if not here:  # for example, all transactions were rolled back
+        begin = max(first, start)
+        found = relayed(source, source_at, begin, read_committed=read_committed, stop=end)
+        return begin >= end or all(batch.source_offset(0) >= end for batch in islice(found, 1))
+    last = dict(sorted(here.items())[-_LAST:])
     last = {offset: content for offset, content in last.items() if offset >= start}
     if not last:
         return False
