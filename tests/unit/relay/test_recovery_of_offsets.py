@@ -19,6 +19,7 @@ from causeway.model import Pair, TopicPartition
 from causeway.records import FILLER_KEY
 from causeway.relay import Assignment, Preserve
 from causeway.relay.recovery import RecoveryRequest, ResumedOutlet, preserved, recover
+from causeway.relay.treatment import SkipHeader, Treatment, as_relayed, treated
 from causeway.wire import broker_error, codes
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, marker
 from tests.harness.world import OURS, SOURCE, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log
@@ -113,6 +114,7 @@ def answer_of(
     leader_epoch: int = 0,
     unsettled: bool = False,
     filler_from: int | None = None,
+    treatment: Treatment | None = None,
 ) -> ResumedOutlet | CausewayError:
     assignment = Assignment(
         link="A->B",
@@ -124,8 +126,10 @@ def answer_of(
         leader_epoch=leader_epoch,
         outlets=(outlet,),
         preserve=Preserve(begin=0, gaps="markers", transactional_id="c", filler_from=filler_from),
+        treated=treatment is not None,
     )
-    request = RecoveryRequest(assignment=assignment, unsettled=unsettled)
+    series = as_relayed if treatment is None else treated(treatment, as_relayed)
+    request = RecoveryRequest(assignment=assignment, unsettled=unsettled, series=series)
     answer = recover([request], cast(Cluster, source), cast(Cluster, target))[SOURCE]
     return answer if isinstance(answer, CausewayError) else answer.outlets[0]
 
@@ -467,6 +471,59 @@ def test_records_of_an_earlier_transform_are_not_compared(was: str) -> None:
     assert found_of(source_of(source), known, outlet).pair == Pair(12, 12, 1)
     put_marker(target, OURS)
     assert isinstance(answer_of(source_of(source), known, outlet), DivergedError)
+
+
+SKIPS = SkipHeader("internal")
+
+
+def treated_source() -> Log:
+    """Offsets 8 to 10, and 12, are left out."""
+    left_out = [
+        replace(each, headers=[("internal", b"yes")])
+        for each in records(0, 13)
+        if each.offset in (8, 9, 10, 12)
+    ]
+    log = log_to(8)
+    log.append(left_out[:3])
+    put(log, 12)
+    log.append(left_out[3:])
+    put(log, 20)
+    return log
+
+
+def test_records_that_a_treatment_leaves_out_are_no_difference() -> None:
+    target = copied(Log(), 8)
+    while target.end < 11:
+        put_marker(target, OURS)
+    put(target, 12, producer_id=OURS, epoch=0, sequence=8)
+    put_marker(target, OURS)
+
+    found = found_of(
+        source_of(treated_source()),
+        Remembering(target, [ours(0, 8)]),
+        outlet_at(Pair(11, 11, 8)),
+        treatment=SKIPS,
+    )
+
+    assert found.pair == Pair(13, 13, 9)
+
+
+@pytest.mark.parametrize("claimed_at", [0, 13])
+def test_markers_in_the_place_of_records_are_found_behind_the_claim_of_a_treatment(
+    claimed_at: int,
+) -> None:
+    """The target lost offset 11. Below the claim, the records may have been left out."""
+    target = copied(Log(), 8)
+    while target.end < 12:
+        put_marker(target, OURS)
+    outlet = outlet_at(Pair(12, 12, 9)).replace(claimed_at=claimed_at)
+
+    answer = answer_of(
+        source_of(treated_source()), Remembering(target), outlet, unsettled=True, treatment=SKIPS
+    )
+
+    assert isinstance(answer, DivergedError) is (claimed_at == 0)
+    assert claimed_at or "no record at offset 11" in str(answer)
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])

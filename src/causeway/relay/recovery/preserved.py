@@ -45,7 +45,6 @@ from causeway.relay.recovery.ours import (
 )
 from causeway.relay.recovery.retrace import SourceLog
 from causeway.relay.recovery.survey import RecoveryRequest, ResumedOutlet
-from causeway.relay.treatment import as_relayed
 
 REFILL = (
     "`causeway restart --refill TOPIC` copies the topic again with the same offsets, `causeway "
@@ -134,17 +133,18 @@ def _epoch_before(source: SourceLog, position: int) -> int:
 def _check(source: SourceLog, target: TargetLog, passed: int) -> bool:
     """Compares the end of the target's log with the source. Below offset `passed` the source cannot
     be read. Returns whether the target sets the timestamps of records. Raises DivergedError."""
-    outlet, preserve = target.outlet, source.assignment.preserve
-    assert preserve is not None
-    begin = preserve.begin
+    outlet, assignment = target.outlet, source.assignment
+    assert assignment.preserve is not None
+    begin = assignment.preserve.begin
     if target.end <= begin:
         return False
     since = max(min(outlet.pair.target, target.end), begin)  # from here on, only we may write
-    floor = max(begin, outlet.differs_to, passed)  # below, the source may have other records
-    relays_all = source.series is as_relayed  # otherwise records may be dropped
-    newest = islice(_newest_first(target, floor) if relays_all else (), COMPARED_BATCHES)
+    # Below, the source may have other records.
+    floor = max(begin, outlet.differs_to, passed, outlet.claimed_at if assignment.treated else 0)
+    is_compared = assignment.transform is None  # to make the records again would take a stage
+    newest = islice(_newest_first(target, floor) if is_compared else (), COMPARED_BATCHES)
     found, first = next(newest, None), since
-    if relays_all:
+    if is_compared:
         # If the target lost records, then markers may lie in their place, also below the pair.
         behind = floor if found is None else BatchHeader.of(found).last + 1
         first = min(since, max(behind, since - COMPARED_BELOW))
@@ -157,7 +157,7 @@ def _check(source: SourceLog, target: TargetLog, passed: int) -> bool:
                 empty.append((batch.base, batch.last + 1))
         elif batch.last >= since and not _is_ours(batch, outlet.producer_id):
             raise diverged(target, f"another client wrote to it at offset {batch.base}")
-    if relays_all:
+    if is_compared:
         for start, stop in empty[-COMPARED_STRETCHES:]:
             _check_empty(source, target, max(start, floor), stop)
     append_times = found is not None and bool(BatchHeader.of(found).attributes & LOG_APPEND_TIME)
