@@ -6,21 +6,25 @@ in which one of the two could be taken for another.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from causeway.cluster import ActiveProducer, Cluster, FetchedPartition
 from causeway.errors import BrokerError, CausewayError, DivergedError
 from causeway.link_topics import Outlet
 from causeway.model import Pair, TopicPartition
-from causeway.records import FILLER_KEY
+from causeway.records import CONTROL, FILLER_KEY, BatchHeader, advance, decode
 from causeway.relay import Assignment, Preserve
-from causeway.relay.recovery import RecoveryRequest, ResumedOutlet, preserved, recover
+from causeway.relay.recovery import RecoveryRequest, ResumedOutlet, preserved, recover, survey
 from causeway.relay.treatment import SkipHeader, Treatment, as_relayed, treated
 from causeway.wire import broker_error, codes
+from tests.harness.examples import examples
 from tests.harness.raw_batches import ABORT, COMMIT, Rec, marker
 from tests.harness.world import OURS, SOURCE, SOURCE_ID, TARGET, TARGET_ID, FakeCluster, Log
 
@@ -566,9 +570,12 @@ def test_filler_that_the_cleaner_left_without_records_is_ours() -> None:
     assert found.pair == Pair(13, 13, 10)
 
 
-def test_a_transaction_that_is_too_large_to_unpack_is_not_taken_for_filler() -> None:
+def test_a_transaction_that_is_too_large_to_unpack_is_not_taken_for_filler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("causeway.records.codec.UNPACKED_BYTES", 10_000)
     source, target = copied(Log(), 10), log_to(10)
-    large = [Rec(offset=10, value=bytes(40 << 20))]
+    large = [Rec(offset=10, value=bytes(20_000))]
     source.append(large, compressed=True, producer_id=OURS, epoch=0, sequence=10)
     target.append(large, compressed=True, producer_id=77, epoch=0, sequence=0, transactional=True)
     for log in (source, target):
@@ -595,13 +602,13 @@ def test_a_target_that_sets_timestamps_is_a_copy() -> None:
 
 
 def test_a_source_that_ends_below_the_markers_was_truncated() -> None:
-    source, target = log_to(5), copied(Log(), 5)
+    source, target = log_to(5), copied(Log(), 6)
     put_marker(target, OURS)
     put_marker(target, OURS)
-    target.start = 5  # retention
+    target.start = 6  # retention
 
     answer = answer_of(
-        source_of(source), Remembering(target), outlet_at(Pair(7, 7, 5)), unsettled=True
+        source_of(source), Remembering(target), outlet_at(Pair(8, 8, 6)), unsettled=True
     )
 
     assert isinstance(answer, DivergedError)
@@ -639,3 +646,125 @@ def test_only_the_newest_of_many_markers_are_compared(monkeypatch: pytest.Monkey
     assert found.pair == Pair(1_000, 1_000, 0)
     assert here.fetches < 40  # of two batches each
     assert there.fetches < 300
+
+
+class Copy:
+    """A random source, and a copy that a lane makes of it; perhaps the target is the old source of
+    a failback. Then the target may lose its newest batches, and the lane may write markers before
+    it notices that. `pairs`: the pairs that the lane has reported, with their epochs."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.source, self.target = Log(), Log()
+        self.epoch = self.sequence = 0
+        self.way = self.chance.choice(["markers", "transactions", "filler"])
+        firsts = []  # where no transaction is open
+        for _ in range(self.chance.randint(1, 10)):
+            firsts.append(len(self.source.batches))
+            self._write_source()
+        self.relayed = {
+            record.offset
+            for _, _, raw in self.source.batches
+            if not BatchHeader.of(raw).attributes & CONTROL
+            for record in decode(raw)
+            if not any(first <= record.offset < last for _, first, last in self.source.aborted)
+        }
+        if self.chance.random() < 0.4:
+            self.target.batches = self.source.batches[: self.chance.choice(firsts)]
+            self.target.end = self.target.batches[-1][1] + 1 if self.target.batches else 0
+        self.pairs = [(Pair(self.target.end, self.target.end, 0), 0)]
+        self._relay(self.chance.randint(self.target.end, self.source.end))
+
+    def _write_source(self) -> None:
+        log, count = self.source, self.chance.randint(1, 5)
+        match self.chance.choice(["plain", "plain", "marker", COMMIT, ABORT]):
+            case "plain":
+                put(log, log.end + count)
+            case "marker":
+                put_marker(log, FILLS)
+            case kind:
+                first = log.end
+                put_transaction(log, first + count, ends_with=cast(int, kind))
+                if kind == ABORT:
+                    log.aborted.append((77, first, log.end - 1))
+
+    def _gap(self, start: int, stop: int) -> int:
+        """How many offsets from `start` on have no record, up to `stop`."""
+        return next((at for at in range(start, stop) if at in self.relayed), stop) - start
+
+    def _relay(self, stop: int) -> None:
+        target = self.target
+        while target.end < stop:
+            if gap := self._gap(target.end, stop):
+                if self.way == "markers" and self.chance.random() < 0.2:  # a lane died
+                    self.epoch, self.sequence = self.epoch + 1, 0
+                    self._report(target.end)
+                self._fill(gap)
+            else:
+                put(
+                    target,
+                    target.end + 1,
+                    producer_id=OURS,
+                    epoch=self.epoch,
+                    sequence=self.sequence,
+                )
+                self.sequence += 1
+            self._report(target.end)
+
+    def _fill(self, gap: int) -> None:
+        if self.way == "filler" and gap > 1:
+            put_transaction(self.target, self.target.end + gap - 1, key=FILLER_KEY)
+        elif self.way == "markers":
+            put_marker(self.target, OURS, epoch=self.epoch)
+        else:
+            put_marker(self.target, FILLS)
+
+    def _report(self, end: int) -> None:
+        self.pairs.append((Pair(end, end, self.sequence), self.epoch))
+
+    def lose(self) -> bool:
+        """Returns whether markers lie in the place of records after that."""
+        target, view = self.target, self.target.end
+        left = self.chance.randint(0, len(target.batches))
+        target.batches = target.batches[:left]
+        target.end = left = target.batches[-1][1] + 1 if target.batches else 0
+        for _ in range(self.chance.randint(0, self._gap(view, self.source.end))):
+            self._fill(1)
+            view += 1
+            if self.chance.random() < 0.5:
+                self._report(view)
+        return any(at in self.relayed for at in range(left, target.end))
+
+    def recover(self) -> ResumedOutlet | CausewayError:
+        known = []
+        headers = [BatchHeader.of(raw) for _, _, raw in self.target.batches]
+        for each in (header for header in headers if header.producer_id == OURS):
+            if not each.attributes & CONTROL:
+                known = [ours(each.producer_epoch, advance(each.following, -1))]
+            elif not known or each.producer_epoch > known[0].producer_epoch:
+                known = [ours(each.producer_epoch, -1)]
+        pair, epoch = self.chance.choice(self.pairs)
+        return answer_of(
+            source_of(self.source),
+            Remembering(self.target, known if self.chance.random() < 0.7 else ()),
+            outlet_at(pair, epoch),
+            unsettled=True,
+            filler_from=2 if self.way == "filler" else None,
+        )
+
+
+@settings(max_examples=examples(300), phases=(Phase.explicit, Phase.generate))
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_copy_goes_on_at_its_end_unless_markers_lie_in_the_place_of_records(seed: int) -> None:
+    copy = Copy(seed)
+    is_whole = copy.chance.random() < 0.5 or not copy.lose()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey, "SETTLE_S", 0.0)
+        answer = copy.recover()
+
+    if is_whole:
+        assert isinstance(answer, ResumedOutlet), answer
+        assert answer.pair.source == answer.pair.target == copy.target.end
+    else:
+        assert isinstance(answer, DivergedError)
+        assert "no record at offset" in str(answer)
