@@ -275,22 +275,23 @@ def damaged_log() -> Log:
 
 
 @pytest.mark.parametrize("known", [[ours(0, 9)], []])
+@pytest.mark.parametrize("end", [20, 21])
 def test_what_was_passed_over_is_not_read_again_once_the_pair_lies_behind_it(
-    known: list[ActiveProducer],
+    end: int, known: list[ActiveProducer]
 ) -> None:
     """Only markers came after it: for it, and perhaps for the end of a transaction."""
     source, target = damaged_log(), copied(Log(), 10)
     source.batches, source.end = source.batches[:2], 20
     put_marker(source, 5)
     put(source, 30)
-    while target.end < 21:
+    while target.end < end:
         put_marker(target, OURS)
     outlet = outlet_at(Pair(20, 20, 10)).replace(differs_to=20)
     damaged = Damaged("t", SOURCE_ID, {0: source}, compacted=False)
 
     found = found_of(damaged, Remembering(target, known), outlet, unsettled=True)
 
-    assert found.pair == Pair(21, 21, 10)
+    assert found.pair == Pair(end, end, 10)
 
 
 def test_damage_right_behind_the_last_record_does_not_hold_up_the_recovery() -> None:

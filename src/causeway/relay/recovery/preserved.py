@@ -91,8 +91,9 @@ def end_of_copy(
     if not is_at_pair or (request.unsettled and not is_proved):
         if known is None:
             found = _last_of_ours(target)
-        append_times = _check(source, target, passed)
-        epoch = _epoch_before(source, end) if end > passed else -1
+        differs_to = max(passed, outlet.differs_to)
+        append_times = _check(source, target, differs_to)
+        epoch = _epoch_before(source, end) if end > differs_to else -1
     if found.epoch < outlet.producer_epoch:
         # A lane has used that epoch, and its requests may still arrive. An older epoch would not
         # refuse them.
@@ -130,17 +131,17 @@ def _epoch_before(source: SourceLog, position: int) -> int:
     return -1
 
 
-def _check(source: SourceLog, target: TargetLog, passed: int) -> bool:
-    """Compares the end of the target's log with the source. Below offset `passed` the source cannot
-    be read. Returns whether the target sets the timestamps of records. Raises DivergedError."""
+def _check(source: SourceLog, target: TargetLog, differs_to: int) -> bool:
+    """Compares the end of the target's log with the source. Below offset `differs_to`, the source
+    may have other records, or cannot be read. Returns whether the target sets the timestamps of
+    records. Raises DivergedError."""
     outlet, assignment = target.outlet, source.assignment
     assert assignment.preserve is not None
     begin = assignment.preserve.begin
     if target.end <= begin:
         return False
     since = max(min(outlet.pair.target, target.end), begin)  # from here on, only we may write
-    # Below, the source may have other records.
-    floor = max(begin, outlet.differs_to, passed, outlet.claimed_at if assignment.treated else 0)
+    floor = max(begin, differs_to, outlet.claimed_at if assignment.treated else 0)
     is_compared = assignment.transform is None  # to make the records again would take a stage
     newest = islice(_newest_first(target, floor) if is_compared else (), COMPARED_BATCHES)
     found, first = next(newest, None), since
