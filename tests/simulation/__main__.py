@@ -5,6 +5,7 @@
 --seeds 50 --again   whether a seed gives the same run under other conditions, event by event
 --mutations          whether the simulations find each deliberate break of the mirror
 --short              a few faults in each run
+--moves              at the end the mirror moves to the other side and back
 --long               days instead of minutes, with calm hours between the faults
 """
 
@@ -37,12 +38,13 @@ def main() -> int:
     parser.add_argument("--mutations", nargs="*", metavar="NAME", help="find these, or all")
     parser.add_argument("--long", action="store_true", help="days, in which most hours are calm")
     parser.add_argument("--short", action="store_true", help="a few faults in each run")
+    parser.add_argument("--moves", action="store_true", help="move the mirror at the end")
     given = parser.parse_args()
     if given.mutations is not None:
         from tests.simulation import mutation_check
 
         return mutation_check.check(given.mutations)
-    mode = [f"--{each}" for each in ("long", "short") if getattr(given, each)]
+    mode = [f"--{each}" for each in ("long", "moves", "short") if getattr(given, each)]
     if given.again:
         from tests.simulation import again
 
@@ -56,6 +58,7 @@ def main() -> int:
         trace=given.trace,
         events=given.events,
         disturbed=given.disturbed,
+        moves=given.moves,
         faults_s=_SHORT_S if given.short else None,
     )
     if given.seed is not None:

@@ -49,8 +49,7 @@ class Changes:
 
     def heal(self) -> None:
         """All topics are there. What commands have asked for is taken back in a while."""
-        for command in self._commands:
-            command.kill("its person gives up")
+        self.end_commands()
         for plan in self.run.scenario.topics:
             self.run.create(plan)
         self.run.write_file(self.run.scenario.file)
@@ -58,6 +57,11 @@ class Changes:
             # Requests of commands that have ended may arrive late.
             self.run.later(15.0, self._take_back)
         self._reload()
+
+    def end_commands(self) -> None:
+        """What has not succeeded by now is not tried again."""
+        for command in self._commands:
+            command.kill("its person gives up")
 
     def _reload(self) -> None:
         for mirror in self.run.mirrors:

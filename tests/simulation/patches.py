@@ -55,6 +55,7 @@ def install() -> None:
         (threading, "_allocate_lock", threads.SimulatedLock),
         (threading, "RLock", threads.recursive_lock),
         (threading, "Thread", threads.SimulatedThread),
+        (threading, "Timer", threads.SimulatedTimer),
         (threading, "current_thread", threads.current_thread),
         (threading, "local", threads.Local),
         (threading, "get_ident", threads.get_ident),

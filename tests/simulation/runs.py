@@ -18,8 +18,9 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.network import Network
 from tests.simulation.run import Run
-from tests.simulation.scenario import Scenario, choose
+from tests.simulation.scenario import Scenario, choose, choose_move
 
+MODES: Final = "long", "moves", "short"
 _LIMIT_S = 600  # of CPU time, for one seed
 _is_warm = False
 
@@ -28,7 +29,7 @@ _is_warm = False
 class Options:
     """Of a run. `mutation`: its scenario, and without `intact` its break of the mirror. `trace`,
     `events`: print what happens, or each event. `disturbed`: objects have other addresses.
-    `faults_s`: how long things go wrong; by chance unless given."""
+    `faults_s`: how long things go wrong; by chance unless given. `moves`: see moves.py."""
 
     mutation: str | None = None
     intact: bool = False
@@ -37,6 +38,12 @@ class Options:
     events: bool = False
     disturbed: bool = False
     faults_s: float | None = None
+    moves: bool = False
+
+    def scenario(self, chance: random.Random) -> Scenario:
+        if self.moves:
+            return choose_move(chance, faults_s=self.faults_s)
+        return choose(chance, faults_s=self.faults_s, long=self.long)
 
 
 _PLAIN: Final = Options()
@@ -88,9 +95,9 @@ def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = F
         f" in {running_s / 3600:.2f} of them; {len(failed)} failed: {sorted(failed)}"
     )
     if failed:
-        long = " --long" if options.long else ""
-        short = "" if options.faults_s is None else " --short"
-        print(f"Again: python -m tests.simulation --seed {min(failed)} --trace{long}{short}")
+        modes = options.long, options.moves, options.faults_s is not None
+        words = "".join(f" --{name}" for name, is_set in zip(MODES, modes, strict=True) if is_set)
+        print(f"Again: python -m tests.simulation --seed {min(failed)} --trace{words}")
     return 1 if failed else 0
 
 
@@ -148,7 +155,7 @@ def _run(seed: int, options: Options, scenario: Scenario | None = None) -> dict[
     patches.use(kernel, network)
     failure = ""
     run: Run | None = None
-    scenario = scenario or choose(kernel.random, faults_s=options.faults_s, long=options.long)
+    scenario = scenario or options.scenario(kernel.random)
     try:
         made = None if options.mutation is None else MUTATIONS[options.mutation]
         if made is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +41,8 @@ class Content(StrEnum):
 
 IN_ORDER: Final = frozenset({Content.COMPACTED, Content.RETAINED})
 """The source may lose records before they are mirrored."""
+MOVABLE: Final = (Content.PLAIN, Content.TRANSACTIONS, Content.PRESERVED, Content.OLD)
+"""Both sides have the same records once the mirror has caught up."""
 TRANSACTIONAL: Final = frozenset({Content.TRANSACTIONS, Content.PRESERVED})
 
 
@@ -67,9 +69,9 @@ class Scenario:
     says it; None: it says nothing. `loss`: what a partition does if the source has deleted records
     before they were mirrored; one that stops is adopted at the end. `long`: it takes days, and
     between some faults nothing goes wrong for hours or days. `back`: topics of a second flow, from
-    the target to the source. `script`: what goes wrong, in place of faults by chance, and with
-    `ends_with_script` nothing more. `catch_up_s`: the
-    time for the rest, after all faults. `rest_s`: how long it goes on after that.
+    the target to the source. `moves`: see moves.py. `script`: what goes wrong, in place of faults
+    by chance, and with `ends_with_script` nothing more. `catch_up_s`: the time for the rest, after
+    all faults. `rest_s`: how long it goes on after that.
     `refresh_s`: between two looks at the topics."""
 
     nodes: int
@@ -91,6 +93,7 @@ class Scenario:
     rest_s: float = 30.0
     refresh_s: int = 5
     ends_with_script: bool = False
+    moves: bool = False
     script: Callable[[Run], None] | None = field(default=None, repr=False)
 
     def configs_of(self, plan: TopicPlan) -> dict[str, str]:
@@ -104,6 +107,16 @@ class Scenario:
     def file(self) -> str:
         """The mirror's property file."""
         return self.file_without(())
+
+    @property
+    def file_with_way_back(self) -> str:
+        """The file with a reverse link that mirrors nothing until a command starts it."""
+        way_back = {
+            f"{LINK_BACK}.enabled": "true",
+            f"{LINK_BACK}.causeway.way.back": "true",
+            f"{LINK_BACK}.topics": ", ".join(each.name for each in self.topics),
+        }
+        return replace(self, keys={**self.keys, **way_back}).file
 
     def file_without(self, topics: Collection[str]) -> str:
         """The file without some of the topics."""
@@ -202,6 +215,23 @@ def choose(chance: random.Random, *, faults_s: float | None = None, long: bool =
         identity=identity,
         sole_writer=sole_writer,
     )
+
+
+def choose_move(chance: random.Random, *, faults_s: float | None = None) -> Scenario:
+    """The scenario of a seed in which the mirror moves."""
+    chosen = choose(chance, faults_s=faults_s)
+    topics = tuple(
+        replace(
+            plan,
+            content=(
+                content := plan.content if plan.content in MOVABLE else chance.choice(MOVABLE)
+            ),
+            configs=dict(CONFIGS.get(content, {})),
+            identity=True,
+        )
+        for plan in chosen.topics
+    )
+    return replace(chosen, topics=topics, identity=True, back=(), sole_writer=None, moves=True)
 
 
 def _back(chance: random.Random) -> TopicPlan:

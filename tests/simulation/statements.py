@@ -35,6 +35,10 @@ class InvariantError(AssertionError):
     """A promise is broken."""
 
 
+class StuckError(AssertionError):
+    """The mirror has not caught up though nothing fails any more."""
+
+
 class Statements:
     """Of one link."""
 

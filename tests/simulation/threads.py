@@ -183,6 +183,25 @@ class SimulatedThread:
             self._joining.remove(here)
 
 
+class SimulatedTimer(SimulatedThread):
+    """In place of threading.Timer."""
+
+    def __init__(self, interval: float, function: Callable[[], object]) -> None:
+        super().__init__(name="timer")
+        self._interval, self._function = interval, function
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        if self._task is not None:
+            _kernel.wake(self._task)
+
+    def run(self) -> None:
+        _kernel.wait(self._interval)
+        if not self._is_cancelled:
+            self._function()
+
+
 class Local:
     """In place of threading.local: other attributes in each thread. `__init__` runs in each."""
 

@@ -73,7 +73,7 @@ class Client:
 
 
 class Application(Client):
-    """Writes to one partition, now and then."""
+    """Writes to one partition, now and then. `number`: of its last record."""
 
     def __init__(
         self,
@@ -81,12 +81,14 @@ class Application(Client):
         cluster: KafkaCluster,
         plan: TopicPlan,
         partition: int,
+        *,
+        number: int = 0,
     ) -> None:
         super().__init__(kernel, kernel.random.choice(_LONG_S if kernel.long else _PAUSES_S))
         self.cluster = cluster
         self.plan, self.partition = plan, partition
         self._chance = kernel.random
-        self._number = 0
+        self._number = number
         self._transactional = plan.content in TRANSACTIONAL
         self._codec = self._chance.choice(_CODECS)
         self._producer: ClusterProducer | None = None

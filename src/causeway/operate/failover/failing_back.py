@@ -148,10 +148,16 @@ class LinkFailback:
                 return self._found(FailbackStep.BACK, pending=True, **found)
             found["saved"] = self._save(only_here)
             if refilled := found["refilled"]:
-                sighting = self._refill(reverse, cuts, refilled)
-                if sighting.unmirrored:  # others wrote since the topic was deleted
-                    found["unmirrored"] = sighting.unmirrored
+                again = self._refill(reverse, {name: cuts[name] for name in refilled})
+                if again.unmirrored:  # others wrote since the topic was deleted
+                    found["unmirrored"] = again.unmirrored
                     return self._found(FailbackStep.UNDECIDED, changed=True, **found)
+                sighting = replace(
+                    sighting,
+                    starts={**sighting.starts, **again.starts},
+                    ends={**sighting.ends, **again.ends},
+                    ids={**sighting.ids, **again.ids},
+                )
             self._begin(
                 reverse,
                 end,
@@ -302,20 +308,18 @@ class LinkFailback:
             found["again"] = keeping.offsets_held(target, blocked, sighting.starts)
         return found
 
-    def _refill(
-        self, reverse: LinkSettings, cuts: Mapping[str, Cut], names: Collection[str]
-    ) -> UnmirroredRecords:
-        """Deletes these topics on the old source and creates them again, empty. The reverse link
-        fills them with the same offsets. If a call was killed, the same call continues it. Raises
-        CausewayError."""
+    def _refill(self, reverse: LinkSettings, cuts: Mapping[str, Cut]) -> UnmirroredRecords:
+        """Deletes the topics of `cuts` on the old source and creates them again, empty. The reverse
+        link fills them with the same offsets. If a call was killed, the same call continues it.
+        Returns what is in them now. Raises CausewayError."""
         ending, source = self.ending, self.ending.sides.source_admin
         alias = ending.link.source.alias
-        ending.say(f"deleting {', '.join(names)} on {alias}")
-        for name, error in source.delete_topics(names).items():
+        ending.say(f"deleting {', '.join(cuts)} on {alias}")
+        for name, error in source.delete_topics(cuts).items():
             if error is not None and name in topics.topics_named(source, [name]):
                 raise error
         deadline = time.monotonic() + _DELETED_S
-        while left := sorted(topics.topics_named(source, names)):
+        while left := sorted(topics.topics_named(source, cuts)):
             if time.monotonic() > deadline:
                 cause, remedy = f"{alias} has not deleted it yet", "call this again: it goes on"
                 raise CausewayError("fail back", left[0], cause, remedy=remedy, retriable=True)
