@@ -52,8 +52,9 @@ def others(client: Client, at: TopicPartition) -> set[int]:
 
 def await_isr(client: Client, at: TopicPartition, count: int) -> None:
     def in_sync() -> bool:
-        part = client.cluster.metadata([at.topic]).topics[at.topic].partitions[at.partition]
-        return len(part.isr) == count
+        topic = client.cluster.metadata([at.topic]).topics[at.topic]
+        part = topic.partitions.get(at.partition)  # a broker may learn it a moment later
+        return part is not None and len(part.isr) == count
 
     await_until(in_sync, 60, f"{count} replicas in sync")
 
