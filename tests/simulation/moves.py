@@ -23,6 +23,7 @@ from causeway.operate.failover import (
     failover,
     promote,
 )
+from tests.simulation.checks import name_of
 from tests.simulation.cluster import KafkaCluster, Refused
 from tests.simulation.kernel import SimulatedProcess
 from tests.simulation.scenario import LINK, SOURCE, TARGET, Content, TopicPlan
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tests.simulation.run import Run
 
 _FAULTS_S: Final = 60.0  # of each step
+_FROZEN_S: Final = 2.0, 8.0, 30.0
 _WRITES_S: Final = 10.0
 _PATIENCE_S: Final = 900.0
 _COMMAND_S: Final = 30.0  # --timeout
@@ -77,6 +79,7 @@ class Moves:
     def _promote(self) -> None:
         self._call("promote", lambda s: promote(s, link=LINK, **self._asked))
         self._await_alike()
+        self._await_leaders()
         self._look_at_groups()
 
     def _fail_over(self) -> None:
@@ -189,6 +192,7 @@ class Moves:
         return (
             self._kill_command,
             self._kill_driver,
+            self._freeze_driver,
             self._kill_lane,
             self._elect,
             self._close_connections,
@@ -200,6 +204,14 @@ class Moves:
 
     def _kill_driver(self) -> None:
         self._chance.choice(self.run.mirrors).kill()
+
+    def _freeze_driver(self) -> None:
+        """Its lanes go on for as long as they have a lease."""
+        process = self._chance.choice(self.run.mirrors).process
+        if process is not None and process.alive:
+            self.kernel.trace(f"{process.name} is frozen")
+            process.freeze()
+            self.kernel.later(self._chance.choice(_FROZEN_S), process.thaw)
 
     def _kill_lane(self) -> None:
         if lanes := self._chance.choice(self.run.mirrors).lanes():
@@ -272,8 +284,9 @@ class Moves:
     def _differing(self) -> str:
         """The first partition that differs on the two sides. Empty if there is none."""
         for plan in self.run.scenario.topics:
-            there = self.run.source.topics.get(plan.name)
-            for partition in range(len(there.partitions) if there is not None else 0):
+            if (there := self.run.source.topics.get(plan.name)) is None:
+                return f"{plan.name} is missing on {SOURCE}"
+            for partition in range(len(there.partitions)):
                 try:
                     on_a, on_b = (self._values(each, plan, partition) for each in self._sides)
                 except LookupError:
@@ -305,13 +318,13 @@ class Moves:
         values = [value for _, value in found]
         if len(set(values)) < len(values):
             doubled = next(value for value in values if values.count(value) > 1)
-            raise InvariantError(f"{cluster}: {plan.name}-{partition} has {doubled!r} twice")
+            raise InvariantError(f"{cluster}: {plan.name}-{partition} has {name_of(doubled)} twice")
         return found
 
     def _difference(self, on_a: Values, on_b: Values) -> str:
         for a, b in zip(on_a, on_b, strict=False):
             if a != b:
-                return f"{a!r} and {b!r}"
+                return f"{a[0]} {name_of(a[1])} and {b[0]} {name_of(b[1])}"
         return "one is the beginning of the other"
 
     def _look_at_groups(self) -> None:
