@@ -181,14 +181,19 @@ class Running:
 
     def _standing(self) -> str:
         try:
-            return "\n".join(
-                f"{link} {one['topic']}-{one['partition']} {one['state']}: {one['reason']}, "
-                f"{one['mirrored_to']} of {one['source_end']}"
-                for link, found in status_of(self._file).items()
-                for one in found["partitions"]
-            )
+            links = status_of(self._file)
         except CausewayError as error:
             return f"unknown: {error}"
+        lines = [
+            f"{link} {one['topic']}-{one['partition']} {one['state']}: {one['reason']}, "
+            f"{one['mirrored_to']} of {one['source_end']}"
+            for link, found in links.items()
+            for one in found["partitions"]
+        ]
+        lines += [
+            f"{link} {one}" for link, found in links.items() for one in found.get("problems", ())
+        ]
+        return "\n".join(lines)
 
     def _await_gone(self) -> None:
         await_until(lambda: not any(map(_lives, self._known)), 120, "killed processes are gone")
