@@ -177,6 +177,8 @@ def _outlet_fields(outlet: Outlet) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in structs.asdict(outlet).items():
         fields |= value._asdict() if name == "pair" else {name: value}
+    if not outlet.differs_to:
+        del fields["differs_to"]  # earlier versions did not know it
     return fields
 
 
