@@ -230,7 +230,10 @@ def test_a_group_moves_to_and_fro_and_skips_no_record(
             listed = causeway("groups", file, "--link", link, "--json").json["groups"]
             (line,) = [one for one in listed if one["name"] == group]
             assert line["code"] == "synced", line
-            assert not most or _said(line["answer"]) <= most, line  # it is asked later
+            if drivers == 1:
+                assert not most or f"at most {most:,} record" in line["answer"], line
+            else:  # a later round may have raised its offset
+                assert _said(line["answer"]) <= most, line
             planned = causeway("plan", file).out
             assert f"on {other} groups go on at the first record" in " ".join(planned.split())
             reader.consume(other, reader.left(other, log[other]))

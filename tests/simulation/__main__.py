@@ -63,7 +63,7 @@ def main() -> int:
     )
     if given.seed is not None:
         return runs.one(given.seed, options)
-    return runs.many(_seeds(given.seeds), given.jobs, options, digests=given.digests)
+    return runs.many(_seeds(given.seeds), given.jobs, options, digests=given.digests, mode=mode)
 
 
 def _seeds(text: str) -> list[int]:

@@ -35,6 +35,17 @@ class Faults:
         some = [each for each in every if self._chance.random() < share] or every
         self._acts, self._weights = zip(*some, strict=True)
 
+    @property
+    def brief(self) -> tuple[Callable[[], None], ...]:
+        """Those that are over in less than a minute, if drivers that have ended are started."""
+        return (
+            self._kill_driver,
+            self._freeze_driver,
+            self._kill_lane,
+            self._elect,
+            self._close_connections,
+        )
+
     def step(self) -> None:
         """One fault, or nothing where it does not apply."""
         self.places = self.run.checks.places

@@ -23,8 +23,8 @@ from causeway.operate.failover import (
     failover,
     promote,
 )
-from tests.simulation.checks import name_of
-from tests.simulation.cluster import KafkaCluster, Refused
+from tests.simulation.checks import Place, name_of
+from tests.simulation.cluster import KafkaCluster
 from tests.simulation.kernel import SimulatedProcess
 from tests.simulation.scenario import LINK, SOURCE, TARGET, Content, TopicPlan
 from tests.simulation.statements import InvariantError, StuckError
@@ -34,14 +34,12 @@ if TYPE_CHECKING:
     from tests.simulation.run import Run
 
 _FAULTS_S: Final = 60.0  # of each step
-_FROZEN_S: Final = 2.0, 8.0, 30.0
 _WRITES_S: Final = 10.0
 _PATIENCE_S: Final = 900.0
 _COMMAND_S: Final = 30.0  # --timeout
 _NUMBERS: Final = 1_000_000  # of records that an application writes at most
 _PAUSE_S: Final = 4.0  # between two faults, on average
 
-Place = tuple[str, int]
 Values = list[tuple[int | None, bytes]]  # offset, if it must be the same on both sides; value
 
 
@@ -177,7 +175,7 @@ class Moves:
         """Time passes, and something may fail."""
         self.kernel.run_for(self._chance.expovariate(1 / _PAUSE_S))
         if self.kernel.elapsed < self._calm_at and self._chance.random() < 0.5:
-            self._chance.choice(self._faults)()
+            self._chance.choice((self._kill_command, *self.run.faults.brief))()
         for mirror in self.run.mirrors:
             if not mirror.alive:
                 mirror.start()
@@ -187,53 +185,9 @@ class Moves:
         self._calm_at = self.kernel.elapsed + _FAULTS_S
         return self.kernel.elapsed + _PATIENCE_S
 
-    @property
-    def _faults(self) -> tuple[Callable[[], None], ...]:
-        return (
-            self._kill_command,
-            self._kill_driver,
-            self._freeze_driver,
-            self._kill_lane,
-            self._elect,
-            self._close_connections,
-        )
-
     def _kill_command(self) -> None:
         if self._command is not None and self._command.alive:
             self._command.kill("killed")
-
-    def _kill_driver(self) -> None:
-        self._chance.choice(self.run.mirrors).kill()
-
-    def _freeze_driver(self) -> None:
-        """Its lanes go on for as long as they have a lease."""
-        process = self._chance.choice(self.run.mirrors).process
-        if process is not None and process.alive:
-            self.kernel.trace(f"{process.name} is frozen")
-            process.freeze()
-            self.kernel.later(self._chance.choice(_FROZEN_S), process.thaw)
-
-    def _kill_lane(self) -> None:
-        if lanes := self._chance.choice(self.run.mirrors).lanes():
-            self._chance.choice(lanes).kill("killed")
-
-    @property
-    def _cluster(self) -> KafkaCluster:
-        return self._chance.choice((self.run.source, self.run.target))
-
-    def _elect(self) -> None:
-        cluster = self._cluster
-        topic = self._chance.choice(list(cluster.topics.values()))
-        partition = self._chance.randrange(len(topic.partitions))
-        try:
-            cluster.elect(
-                topic.name, partition, self._chance.choice(topic.partitions[partition].isr)
-            )
-        except (Refused, ValueError):
-            pass  # it leads already, or is down
-
-    def _close_connections(self) -> None:
-        self._chance.choice(list(self._cluster.nodes)).close_connections()
 
     # -- records ----------------------------------------------------------------------------------
 

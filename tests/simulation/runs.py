@@ -9,7 +9,7 @@ import random
 import resource
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from tests.simulation.network import Network
 from tests.simulation.run import Run
 from tests.simulation.scenario import Scenario, choose, choose_move
 
-MODES: Final = "long", "moves", "short"
 _LIMIT_S = 600  # of CPU time, for one seed
 _is_warm = False
 
@@ -57,9 +56,16 @@ def one(seed: int, options: Options) -> int:
     return 1 if result["failure"] else 0
 
 
-def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = False) -> int:
-    """Prints one line for each failure, with `digests` for each run, and a summary. Returns the
-    exit code."""
+def many(
+    seeds: Iterable[int],
+    jobs: int,
+    options: Options,
+    *,
+    digests: bool = False,
+    mode: Sequence[str] = (),
+) -> int:
+    """Prints one line for each failure, with `digests` for each run, and a summary. `mode`: the
+    options of the command that gave `options`. Returns the exit code."""
     _warm_up()
     waiting = list(seeds)[::-1]
     total, failed = len(waiting), list[int]()
@@ -95,9 +101,7 @@ def many(seeds: Iterable[int], jobs: int, options: Options, *, digests: bool = F
         f" in {running_s / 3600:.2f} of them; {len(failed)} failed: {sorted(failed)}"
     )
     if failed:
-        modes = options.long, options.moves, options.faults_s is not None
-        words = "".join(f" --{name}" for name, is_set in zip(MODES, modes, strict=True) if is_set)
-        print(f"Again: python -m tests.simulation --seed {min(failed)} --trace{words}")
+        print(f"Again: python -m tests.simulation --seed {min(failed)} --trace {' '.join(mode)}")
     return 1 if failed else 0
 
 
